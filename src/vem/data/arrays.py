@@ -1,0 +1,175 @@
+"""Arrays → Dataset: the one builder in which every reader ends."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from vem.data import checks, episodes
+from vem.data.columns import Column
+from vem.data.dataset import DataInfo, Dataset
+from vem.errors import DataError, DataWarning
+
+
+def from_arrays(
+    observations: Any,
+    actions: Any,
+    rewards: Any,
+    terminals: Any = None,
+    timeouts: Any = None,
+    next_observations: Any = None,
+    *,
+    name: str = "arrays",
+    split: str = "terminals",
+    time_limit: str = "bootstrap",
+    teleports: str = "split",
+    action_bounds: tuple[Any, Any] | None = None,
+    source: str = "arrays",
+    environment: str | None = None,
+    rules: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> Dataset:
+    """A Dataset from recorded steps (sᵢ, aᵢ, rᵢ) in order, one row per step, episodes one after another.
+
+    ``terminals`` marks steps after which the MDP ended, ``timeouts`` steps after which only the recording
+    ended, and ``next_observations`` holds each step's own successor; all three may be missing.
+
+    ``split`` says which steps end an episode: ``"terminals"`` every terminal; ``"first-success"`` the
+    first terminal of a recording, whose remaining rows are dropped; ``"time-limits"`` only the end of a
+    recording. ``time_limit`` says what follows a recording that was cut: ``"bootstrap"`` its final
+    observation, for which a step without recorded successor gives up its action; ``"end"`` nothing, R_T =
+    r_T as in the paper. ``teleports`` says what to do with jumps far outside the file's own step sizes:
+    ``"split"`` the episode there, or ``"keep"`` them. ``action_bounds`` is (low, high); by default [−1, 1]
+    if all actions lie there, else the data's own range.
+    """
+    checks.require_choice("split", split, episodes.SPLITS)
+    checks.require_choice("time_limit", time_limit, episodes.TIME_LIMITS)
+    checks.require_choice("teleports", teleports, episodes.TELEPORTS)
+    found: list[str] = []
+
+    states = checks.require_matrix(_column("observations", observations))
+    num_rows = states.num_rows
+    moves = checks.require_matrix(_column("actions", actions))
+    checks.require_length(moves, num_rows)
+    reward = checks.require_vector(_column("rewards", rewards), num_rows)
+    checks.require_finite(Column("rewards", reward))
+    checks.require_finite(moves)
+    ends = _flags("terminals", terminals, num_rows)
+    limits = _flags("timeouts", timeouts, num_rows)
+    successors = None if next_observations is None else _successors(next_observations, states)
+
+    recording_ends, successor_known = _recordings(states, successors, ends, limits, split, teleports, found)
+    terminal_rows = np.zeros(num_rows, np.bool_) if ends is None else ends
+    layout = episodes.lay_out(
+        terminal_rows, recording_ends, successor_known, split=split, time_limit=time_limit
+    )
+    if not layout.valid.any():
+        raise DataError(
+            f"no valid transition in {num_rows} rows: each step is the last of its recording and has no "
+            "known successor. Check 'timeouts', record 'next_observations', or use time_limit='end'."
+        )
+
+    observed = states.gather(layout.rows)
+    if successors is not None:
+        observed[layout.from_next] = successors.gather(layout.rows[layout.from_next])
+    acted = moves.gather(layout.rows)
+    acted[~layout.valid] = 0
+    rewarded = Column("rewards", reward).gather(layout.rows)
+    rewarded[~layout.valid] = 0
+
+    low, high, beyond = checks.action_limits(acted, layout.valid, action_bounds)
+    if beyond:
+        found.append(beyond)
+    if not rewarded.any():
+        found.append(
+            "column 'rewards' is zero in every step, so every policy looks equally good; check the "
+            "recording, or label it with a reward."
+        )
+    for message in found:
+        warnings.warn(f"{name}: {message}", DataWarning, stacklevel=2)
+    return Dataset(
+        observations=observed,
+        actions=acted,
+        rewards=rewarded,
+        valid=layout.valid,
+        terminal=layout.terminal,
+        info=DataInfo(
+            name=name,
+            source=source,
+            action_low=tuple(map(float, low)),
+            action_high=tuple(map(float, high)),
+            environment=environment,
+            rules={"split": split, "time_limit": time_limit, "teleports": teleports, **(rules or {})},
+            metadata=metadata or {},
+            warnings=tuple(found),
+        ),
+    )
+
+
+def _recordings(
+    states: Column,
+    successors: Column | None,
+    terminals: np.ndarray | None,
+    timeouts: np.ndarray | None,
+    split: str,
+    teleports: str,
+    found: list[str],
+) -> tuple[np.ndarray, np.ndarray]:
+    """The last row of each recording, and the rows whose own successor is recorded and can be believed."""
+    num_rows = states.num_rows
+    nothing = np.zeros(num_rows, np.bool_)
+    terminal = nothing if terminals is None else terminals
+    recording_ends = nothing.copy() if timeouts is None else timeouts.copy()
+    recording_ends[-1] = True
+    if timeouts is None and successors is None:
+        recording_ends |= terminal
+    jumps = episodes.find_jumps(states, episodes.jump_thresholds(states) if teleports == "split" else None)
+    if successors is not None:
+        breaks = episodes.find_breaks(states, successors)
+        unmarked = breaks & ~recording_ends & ~terminal
+        if timeouts is not None and unmarked.any():
+            found.append(
+                "column 'next_observations' differs from the following row of 'observations' at "
+                f"{unmarked.sum()} steps that neither 'terminals' nor 'timeouts' marks, first at row "
+                f"{np.argmax(unmarked)}: unmarked resets, treated as time limits. Mark them in 'timeouts'."
+            )
+        recording_ends |= breaks
+    # A jump right after a terminal is an ordinary reset in a file whose timeouts mark time limits only.
+    already = recording_ends | terminal if split == "terminals" else recording_ends
+    jumps &= ~already
+    surprising = jumps & ~terminal
+    if surprising.any():
+        found.append(
+            f"column 'observations' jumps at {surprising.sum()} steps inside an episode, first after row "
+            f"{np.argmax(surprising)}, by more than {episodes.JUMP_FACTOR:g} times the 99 % quantile of "
+            "its steps: unmarked resets, treated as time limits. Mark them in 'timeouts', or set "
+            "teleports='keep' if they are real."
+        )
+    recording_ends |= jumps
+    successor_known = nothing.copy() if successors is None else ~jumps
+    return recording_ends, successor_known
+
+
+def _column(name: str, values: Any) -> Column:
+    if values is None:
+        raise DataError(f"column '{name}' is missing; observations, actions and rewards are needed.")
+    return values if isinstance(values, Column) else Column(name, values)
+
+
+def _flags(name: str, values: Any, num_rows: int) -> np.ndarray | None:
+    if values is None:
+        return None
+    return checks.require_flags(name, checks.require_vector(_column(name, values), num_rows))
+
+
+def _successors(values: Any, states: Column) -> Column:
+    column = checks.require_matrix(_column("next_observations", values))
+    checks.require_length(column, states.num_rows)
+    if column.shape != states.shape:
+        raise DataError(
+            f"column 'next_observations' has shape {column.shape}, 'observations' {states.shape}; they "
+            "must agree."
+        )
+    return column

@@ -1,0 +1,182 @@
+"""Every check on recorded data: each ends in one sentence that names the column, the row and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from vem.data.columns import Column
+from vem.errors import DataError, SettingsError
+
+UNIT_TOLERANCE = 1e-4
+
+
+@contextmanager
+def located(source: str) -> Iterator[None]:
+    """Put the name of the file in front of what is wrong with it."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from None
+
+
+def require_choice(setting: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse a rule that does not exist."""
+    if value not in choices:
+        raise SettingsError(f"{setting}={value!r} is unknown; choose one of {', '.join(choices)}.")
+
+
+def require_matrix(column: Column) -> Column:
+    """The column, if it has shape (rows, size) with at least one row and one number in it."""
+    shape = column.shape
+    if len(shape) >= 1 and shape[0] == 0:
+        raise DataError(f"column '{column.name}' is empty (shape {shape}); record at least two steps.")
+    if len(shape) == 2 and shape[1] > 0:
+        return column
+    if len(shape) == 1:
+        remedy = f"for one number per step use {column.name}[:, None]"
+        if column.name == "actions" and column.values.dtype.kind in "iub":
+            remedy = "discrete actions are not supported, only vectors of real numbers"
+    elif len(shape) > 2:
+        remedy = f"flatten each step, e.g. {column.name}.reshape(len({column.name}), -1)"
+    else:
+        remedy = "give one row of numbers for each step"
+    raise DataError(f"column '{column.name}' has shape {shape} where (rows, size) is expected; {remedy}.")
+
+
+def require_vector(column: Column, num_rows: int) -> np.ndarray:
+    """The whole column in its own type with shape (rows,); (rows, 1) is accepted."""
+    shape = column.shape
+    if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
+        raise DataError(
+            f"column '{column.name}' has shape {shape}, expected ({num_rows},); give one number per step."
+        )
+    require_length(column, num_rows)
+    return column.read(0, num_rows).reshape(num_rows)
+
+
+def require_length(column: Column, num_rows: int) -> None:
+    """Refuse a column that does not have one row for each observation."""
+    if column.num_rows != num_rows:
+        shorter = min(column.num_rows, num_rows)
+        raise DataError(
+            f"column '{column.name}' has {column.num_rows} rows and 'observations' has {num_rows}: row "
+            f"{shorter} has no partner. Every column needs one row per step; cut them to the same length "
+            "or mend the recording."
+        )
+
+
+class FiniteCheck:
+    """Counts rows that are NaN, infinite, or beyond float32, block by block, and reports them all at once."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.count = 0
+        self.first = -1
+
+    def see(self, start: int, block: np.ndarray) -> None:
+        """Take note of one float32 block that begins at row ``start``."""
+        # A float64 sum of finite float32 values is finite, and much cheaper than a look at each value.
+        if np.isfinite(block.sum(dtype=np.float64)):
+            return
+        bad = ~np.isfinite(block.reshape(len(block), -1)).all(axis=1)
+        if self.count == 0:
+            self.first = start + int(np.argmax(bad))
+        self.count += int(bad.sum())
+
+    def finish(self) -> None:
+        """Raise if anything was seen."""
+        if self.count:
+            rows = "row" if self.count == 1 else "rows"
+            raise DataError(
+                f"column '{self.name}' has {self.count} {rows} with NaN, infinity or numbers beyond "
+                f"float32, the first at row {self.first}; remove the episodes that hold them or mend the "
+                "recording."
+            )
+
+
+def require_finite(column: Column) -> None:
+    """Refuse a column with NaN, infinity or numbers that float32 cannot hold."""
+    check = FiniteCheck(column.name)
+    for start, block in column.blocks():
+        check.see(start, block)
+    check.finish()
+
+
+def require_flags(name: str, values: np.ndarray) -> np.ndarray:
+    """The flags as booleans; numbers must be 0 or 1."""
+    if values.dtype == np.bool_:
+        return values
+    wrong = ~((values == 0) | (values == 1))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"column '{name}' holds {values[row]!r} at row {row} ({int(wrong.sum())} such rows); flags are "
+            "0 or 1, so convert it to booleans."
+        )
+    return values.astype(np.bool_)
+
+
+def action_limits(
+    actions: np.ndarray, valid: np.ndarray, bounds: tuple[object, object] | None
+) -> tuple[np.ndarray, np.ndarray, str | None]:
+    """Lower and upper action bounds, and a warning if given bounds are exceeded.
+
+    Without given bounds: [−1, 1] if all actions lie there, as in D4RL and most simulators; otherwise the
+    data's own minimum and maximum in each dimension (c ± 1 where the action is always c). A given bound
+    that is not finite counts as not given.
+    """
+    size = actions.shape[1]
+    # Final rows hold zeros for an action, which must not widen the bounds.
+    minimum = np.min(actions, axis=0, where=valid[:, None], initial=np.inf)
+    maximum = np.max(actions, axis=0, where=valid[:, None], initial=-np.inf)
+    if max(-minimum.min(), maximum.max()) <= 1 + UNIT_TOLERANCE:
+        low, high = -np.ones(size, np.float32), np.ones(size, np.float32)
+    else:
+        constant = minimum == maximum
+        margin = np.maximum(1, np.abs(minimum) * np.float32(1e-6))
+        low, high = (
+            np.where(constant, minimum - margin, minimum),
+            np.where(constant, maximum + margin, maximum),
+        )
+    if bounds is None:
+        return low, high, None
+    given_low, given_high = (_bound(value, size) for value in bounds)
+    low = np.where(np.isfinite(given_low), given_low, low)
+    high = np.where(np.isfinite(given_high), given_high, high)
+    if not (low < high).all():
+        dimension = int(np.argmin(low < high))
+        raise SettingsError(
+            f"action_bounds: in dimension {dimension} the lower bound {low[dimension]:g} is not below the "
+            f"upper bound {high[dimension]:g}; swap or widen them."
+        )
+    tolerance = UNIT_TOLERANCE * (high - low)
+    outside = (minimum < low - tolerance) | (maximum > high + tolerance)
+    if not outside.any():
+        return low, high, None
+    dimension = int(np.argmax(outside))
+    values = actions[:, dimension]
+    beyond = valid & ((values < (low - tolerance)[dimension]) | (values > (high + tolerance)[dimension]))
+    row = int(np.argmax(beyond))
+    warning = (
+        f"column 'actions' leaves its bounds in {int(outside.sum())} of {size} dimensions: dimension "
+        f"{dimension} holds {values[row]:g} at row {row} of the dataset ({int(beyond.sum())} such rows), "
+        f"bounds [{low[dimension]:g}, {high[dimension]:g}]. The policy stays inside the bounds; clip the "
+        "actions or widen action_bounds."
+    )
+    return low, high, warning
+
+
+def _bound(value: object, size: int) -> np.ndarray:
+    try:
+        bound = np.broadcast_to(np.asarray(value, np.float32), (size,))
+    except (ValueError, TypeError):
+        raise SettingsError(
+            f"action_bounds: {value!r} does not fit actions of size {size}; give (low, high), each a "
+            f"number or {size} numbers."
+        ) from None
+    if np.isnan(bound).any():
+        raise SettingsError("action_bounds: a bound is NaN; give numbers, or leave action_bounds out.")
+    return bound

@@ -1,0 +1,65 @@
+"""NumPy ``.npz`` archives with D4RL's column names → Dataset, never unpickling anything."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vem.data.arrays import from_arrays
+from vem.data.checks import located
+from vem.data.dataset import Dataset
+from vem.data.files import require_file, task_environment
+from vem.data.hdf5 import NEEDED, OPTIONAL
+from vem.errors import DataError
+
+
+def read_npz(path: str | Path, **rules: Any) -> Dataset:
+    """The Dataset in an ``.npz`` with the columns of ``from_arrays``, whose rules ``rules`` are."""
+    path = Path(path)
+    require_file(path)
+    with located(str(path)):
+        columns = _columns(path)
+        rules.setdefault("name", path.stem)
+        rules.setdefault("environment", task_environment(rules["name"]))
+        return from_arrays(**columns, source=str(path), **rules)
+
+
+def _columns(path: Path) -> dict[str, np.ndarray | None]:
+    key = ""
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise DataError("the file is a single array, not an .npz archive; write it with numpy.savez.")
+        with archive:
+            missing = [key for key in NEEDED if key not in archive]
+            if missing:
+                raise DataError(
+                    f"column '{missing[0]}' is missing; the file holds "
+                    f"{', '.join(archive.files[:12]) or 'nothing'}, and {', '.join(NEEDED)} are needed."
+                )
+            columns = {}
+            for key in (*NEEDED, *OPTIONAL):
+                columns[key] = archive.get(key)
+            return columns
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        KeyError,
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+    ) as error:
+        if "allow_pickle" in str(error) and key:
+            raise DataError(
+                f"column '{key}' holds Python objects, which are never unpickled; save plain number arrays."
+            ) from None
+        where = f"column '{key}'" if key else "the file"
+        raise DataError(
+            f"{where} is no .npz data, or is damaged or cut short ({error or type(error).__name__}); save "
+            "it again."
+        ) from None

@@ -1,0 +1,117 @@
+"""One name for all sources: a path, ``minari:ID``, a benchmark name, or a built-in maze."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from vem.data.dataset import Dataset
+from vem.data.hdf5 import read_hdf5
+from vem.data.npz import read_npz
+from vem.errors import DataError
+
+READERS = {".hdf5": read_hdf5, ".h5": read_hdf5, ".npz": read_npz}
+BUILT_IN = ("pointmaze-umaze", "pointmaze-medium", "pointmaze-large")
+
+
+def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -> Dataset:
+    """The Dataset that ``source`` names; ``rules`` are those of ``from_arrays``.
+
+    A source is a path to an ``.hdf5``, ``.h5`` or ``.npz`` file; ``minari:ID``; a built-in maze such as
+    ``pointmaze-umaze``, recorded on the spot; or a benchmark name such as ``antmaze-umaze``, looked up as
+    a file in ``data_dir``, ``$VEM_DATA`` and ``~/.d4rl/datasets``, under this name or D4RL's own file
+    name.
+    """
+    text = str(source)
+    if text.startswith("minari:"):
+        from vem.data.minari import read_minari
+
+        return read_minari(text.removeprefix("minari:"), **rules)
+    if text in BUILT_IN:
+        from vem.data.mazes import maze_dataset
+
+        return maze_dataset(text, **rules)
+    path = Path(text).expanduser()
+    if path.suffix.lower() in READERS or path.exists():
+        return _reader(path)(path, **rules)
+    if len(path.parts) > 1:
+        raise DataError(f"{text}: no such file; check the path.")
+    return _read_named(text, data_dir, rules)
+
+
+def search_directories(data_dir: str | Path | None = None) -> list[Path]:
+    """Where benchmark names are looked up, in this order; directories that do not exist included."""
+    places = [data_dir, os.environ.get("VEM_DATA"), Path("~/.d4rl/datasets")]
+    return list(dict.fromkeys(Path(place).expanduser() for place in places if place))
+
+
+def dataset_files(data_dir: str | Path | None = None) -> list[Path]:
+    """All files that look like datasets in the search directories, those found first first."""
+    return [
+        path
+        for directory in search_directories(data_dir)
+        if directory.is_dir()
+        for path in sorted(directory.iterdir())
+        if path.suffix.lower() in READERS and path.is_file()
+    ]
+
+
+def matches(name: str, path: Path) -> bool:
+    """Whether the file is the dataset of this name: by its own name, or as D4RL names its files."""
+    from vem.scores import find_task
+
+    if _plain(path.stem) == _plain(name):
+        return True
+    wanted, offered = find_task(name), find_task(path.name)
+    if wanted is None or offered is None or wanted.name != offered.name:
+        return False
+    versions = {match.group() for text in (name, path.stem) if (match := re.search(r"-v\d+$", _plain(text)))}
+    return len(versions) < 2
+
+
+def _read_named(name: str, data_dir: str | Path | None, rules: dict[str, Any]) -> Dataset:
+    for directory in search_directories(data_dir):
+        candidates = [
+            path for path in dataset_files(data_dir) if path.parent == directory and matches(name, path)
+        ]
+        exact = [path for path in candidates if _plain(path.stem) == _plain(name)]
+        found = exact or candidates
+        if len(found) > 1:
+            raise DataError(
+                f"'{name}' could be any of {', '.join(map(str, found))}; give the path of the one you mean."
+            )
+        if found:
+            return _reader(found[0])(found[0], **{"name": name, **rules})
+    raise DataError(_not_found(name, data_dir))
+
+
+def _not_found(name: str, data_dir: str | Path | None) -> str:
+    from vem.scores import TASKS, find_task
+
+    places = ", ".join(
+        f"{directory}{'' if directory.is_dir() else ' (absent)'}"
+        for directory in search_directories(data_dir)
+    )
+    present = [path.stem for path in dataset_files(data_dir)]
+    close = difflib.get_close_matches(name, dict.fromkeys([*present, *BUILT_IN, *TASKS]), n=3)
+    sentence = f"no dataset '{name}' in {places}"
+    if find_task(name):
+        sentence += (
+            ": the benchmark is known, its file is not there; put it there or pass --data-dir / data_dir"
+        )
+    elif close:
+        sentence += f"; did you mean {' or '.join(close)}?"
+    available = ", ".join([*present[:20], *BUILT_IN])
+    return f"{sentence.rstrip('?.')}{'?' if sentence.endswith('?') else '.'} Available: {available}."
+
+
+def _reader(path: Path) -> Any:
+    reader = READERS.get(path.suffix.lower())
+    return read_hdf5 if reader is None else reader
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")
