@@ -20,7 +20,7 @@ def steps(num_rows=6, **flags):
 
 
 def shape_of(dataset):
-    """Observation, validity and terminal flag of each row, compactly: ``0 1 2t|2`` is 0 → 1 → 2, terminal, final 2."""
+    """Each row's observation, with ``t`` after a terminal step and ``|`` before a final observation."""
     words = []
     for observation, valid, terminal in zip(
         dataset.observations[:, 0], dataset.valid, dataset.terminal, strict=True
@@ -247,5 +247,5 @@ def test_long_columns_are_read_in_blocks(monkeypatch):
     with pytest.warns(DataWarning):
         assert from_arrays(**columns).fingerprint() == expected.fingerprint()
     columns["observations"][[1500, 1600], 0] = np.nan
-    with pytest.raises(DataError, match="'observations' has 2 rows .* first at row 1500"):
+    with pytest.raises(DataError, match=r"'observations' has 2 rows .* first at row 1500"):
         from_arrays(**columns)

@@ -31,11 +31,12 @@ def read_npz(path: str | Path, **rules: Any) -> Dataset:
 def _columns(path: Path) -> dict[str, np.ndarray | None]:
     key = ""
     try:
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataError("the file is a single array, not an .npz archive; write it with numpy.savez.")
-        with archive:
-            missing = [key for key in NEEDED if key not in archive]
+        # NumPy leaves a damaged file open, so it is opened here.
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DataError("the file is a single array, not an .npz archive; write it with numpy.savez.")
+            missing = [needed for needed in NEEDED if needed not in archive]
             if missing:
                 raise DataError(
                     f"column '{missing[0]}' is missing; the file holds "

@@ -1,0 +1,253 @@
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from vem.data import from_arrays, load
+from vem.data.hdf5 import read_hdf5
+from vem.data.npz import read_npz
+from vem.errors import DataError, DataWarning
+
+SHARED = Path(__file__).parents[2] / "../shared/data"
+SMALL = ["antmaze-umaze", "door-human", "pen-expert", "hopper-medium", "halfcheetah-medium"]
+LARGE = ["antmaze-medium-play", "antmaze-large-diverse", "door-expert", "hammer-expert", "pen-human"]
+needs_benchmark = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="the benchmark files are not on this machine"
+)
+
+
+def columns(num_rows=50, **extra):
+    generator = np.random.default_rng(1)
+    return {
+        "observations": generator.normal(size=(num_rows, 3)).astype(np.float32),
+        "actions": generator.uniform(-1, 1, (num_rows, 2)).astype(np.float32),
+        "rewards": generator.normal(size=num_rows).astype(np.float32),
+        "terminals": np.arange(num_rows) % 10 == 4,
+        "timeouts": np.arange(num_rows) % 10 == 9,
+        **extra,
+    }
+
+
+def write_hdf5(path, arrays, attributes=None, **storage):
+    with h5py.File(path, "w") as file:
+        for name, values in arrays.items():
+            file.create_dataset(name, data=values, **(storage if np.ndim(values) else {}))
+        file.attrs.update(attributes or {})
+    return path
+
+
+@pytest.mark.parametrize("without", [(), ("timeouts",), ("terminals", "timeouts")])
+@pytest.mark.parametrize("with_next", [False, True])
+def test_hdf5_equals_its_arrays(tmp_path, without, with_next):
+    arrays = {name: values for name, values in columns().items() if name not in without}
+    if with_next:
+        arrays["next_observations"] = np.roll(arrays["observations"], -1, axis=0)
+    for storage in ({}, {"compression": "gzip", "chunks": True}):
+        path = write_hdf5(tmp_path / "mine.hdf5", arrays, **storage)
+        dataset = read_hdf5(path, split="first-success")
+        assert dataset.fingerprint() == from_arrays(**arrays, split="first-success").fingerprint()
+    assert dataset.info.name == "mine"
+    assert dataset.info.source == str(path)
+
+
+def test_metadata_is_kept_as_json(tmp_path):
+    path = write_hdf5(
+        tmp_path / "antmaze-umaze-v2.hdf5",
+        columns(
+            **{
+                "metadata/algorithm": np.bytes_("SAC"),
+                "metadata/iteration": np.int64(7),
+                "metadata/policy/weight": np.ones((20, 20)),
+                "metadata/large": np.ones(100),
+                "infos/goal": np.tile(np.float32([0.5, 9.5]), (50, 1)),
+            }
+        ),
+        {"recipe": "by hand", "score": np.float64(np.nan)},
+    )
+    info = load(path).info
+    assert info.metadata == {
+        "recipe": "by hand",
+        "score": "nan",
+        "metadata/algorithm": "SAC",
+        "metadata/iteration": 7,
+        "infos/goal": [0.5, 9.5],
+    }
+    json.dumps(info.metadata, allow_nan=False)
+    assert info.environment == "vem/AntMaze-UMaze-v0"
+
+
+def test_goals_that_change_are_not_metadata(tmp_path):
+    goals = np.zeros((50, 2))
+    goals[40] = 1
+    path = write_hdf5(tmp_path / "a.hdf5", columns(**{"infos/goal": goals}))
+    assert "infos/goal" not in load(path).info.metadata
+
+
+def test_npz_equals_its_arrays(tmp_path):
+    path = tmp_path / "mine.npz"
+    for save in (np.savez, np.savez_compressed):
+        save(path, **columns())
+        assert load(path).fingerprint() == from_arrays(**columns()).fingerprint()
+
+
+def no_file(path):
+    return path / "absent.hdf5"
+
+
+def directory(path):
+    (path / "one.hdf5").touch()
+    return path
+
+
+def empty_file(path):
+    (path / "a.hdf5").touch()
+    return path / "a.hdf5"
+
+
+def text_file(path):
+    (path / "a.hdf5").write_text("observations,actions\n" * 100)
+    return path / "a.hdf5"
+
+
+def truncated_hdf5(path):
+    file = write_hdf5(path / "a.hdf5", columns(5000), compression="gzip")
+    file.write_bytes(file.read_bytes()[:-1000])
+    return file
+
+
+def corrupt_chunk(path):
+    file = write_hdf5(path / "a.hdf5", columns(5000), compression="gzip", shuffle=True, fletcher32=True)
+    with h5py.File(file) as opened:
+        offset = opened["actions"].id.get_chunk_info(0).byte_offset
+    data = bytearray(file.read_bytes())
+    data[offset : offset + 64] = bytes(64)
+    file.write_bytes(data)
+    return file
+
+
+def group_for_column(path):
+    with h5py.File(path / "a.hdf5", "w") as file:
+        file.create_group("observations/state")
+    return path / "a.hdf5"
+
+
+def no_rewards(path):
+    arrays = columns()
+    del arrays["rewards"]
+    return write_hdf5(path / "a.hdf5", arrays)
+
+
+def minari_layout(path):
+    return write_hdf5(path / "a.hdf5", {"episode_0/observations": np.ones((3, 2))})
+
+
+def text_column(path):
+    return write_hdf5(path / "a.hdf5", columns(rewards=np.array([b"one"] * 50)))
+
+
+def text_of_any_length(path):
+    with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
+        del file["actions"]
+        file.create_dataset("actions", data=["a"] * 50, dtype=h5py.string_dtype())
+    return path / "a.hdf5"
+
+
+def null_column(path):
+    return write_hdf5(path / "a.hdf5", columns(observations=h5py.Empty("f4")))
+
+
+def dangling_link(path):
+    with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
+        del file["rewards"]
+        file["rewards"] = h5py.ExternalLink("elsewhere.hdf5", "/rewards")
+    return path / "a.hdf5"
+
+
+def truncated_npz(path):
+    np.savez(path / "a.npz", **columns())
+    data = (path / "a.npz").read_bytes()
+    (path / "a.npz").write_bytes(data[: len(data) // 2])
+    return path / "a.npz"
+
+
+def npz_with_objects(path):
+    np.savez(path / "a.npz", **columns(actions=np.array([[None]] * 50)))
+    return path / "a.npz"
+
+
+def npz_without_actions(path):
+    np.savez(path / "a.npz", observations=np.ones((5, 2)))
+    return path / "a.npz"
+
+
+def single_array(path):
+    np.save(path / "a.npy", np.ones(3))
+    return (path / "a.npy").rename(path / "a.npz")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (no_file, "absent.hdf5: no such file"),
+        (directory, "is a directory; give one of its files: one.hdf5"),
+        (empty_file, r"the file is empty \(0 bytes\)"),
+        (text_file, "is no HDF5 file"),
+        (truncated_hdf5, "is damaged or cut short"),
+        (corrupt_chunk, "'actions': rows 0 to .* cannot be read .* damaged"),
+        (group_for_column, r"'observations' is a group \(state\)"),
+        (no_rewards, "'rewards' is missing; the file holds actions, observations"),
+        (minari_layout, "load it as minari:ID"),
+        (text_column, "'rewards' holds bytes"),
+        (text_of_any_length, "'actions' holds Python objects"),
+        (null_column, r"'observations' has shape \(\)"),
+        (dangling_link, "'rewards' (is missing|cannot be read)"),
+        (truncated_npz, "damaged or cut short"),
+        (npz_with_objects, "'actions' holds Python objects, which are never unpickled"),
+        (npz_without_actions, "'actions' is missing; the file holds observations"),
+        (single_array, "single array, not an .npz"),
+    ],
+)
+def test_unusable_files_are_named_in_one_error(tmp_path, make, message):
+    path = make(tmp_path)
+    with pytest.raises(DataError, match=message) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_errors_in_the_columns_name_the_file(tmp_path):
+    path = write_hdf5(tmp_path / "a.hdf5", columns(rewards=np.full(50, np.nan)))
+    with pytest.raises(DataError, match=r"a\.hdf5: column 'rewards' has 50 rows"):
+        read_hdf5(path)
+    np.savez(tmp_path / "a.npz", **columns(rewards=np.full(50, np.nan)))
+    with pytest.raises(DataError, match=r"a\.npz: column 'rewards' has 50 rows"):
+        read_npz(tmp_path / "a.npz")
+
+
+@needs_benchmark
+@pytest.mark.parametrize("name", [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
+def test_benchmark_files_are_read_without_a_warning(name):
+    path = SHARED / f"{name}.hdf5"
+    with h5py.File(path) as file:
+        num_rows, num_timeouts = len(file["rewards"]), int(file["timeouts"][:].sum())
+        num_episodes = file.attrs.get("episodes")
+    dataset = load(path, split="time-limits")
+    assert dataset.num_episodes in (num_episodes, num_timeouts)
+    assert dataset.info.warnings == ()
+    every = load(path)
+    assert every.num_transitions == num_rows - num_timeouts
+    assert every.info.environment is not None
+
+
+@needs_benchmark
+def test_resets_that_timeouts_miss_are_found_in_antmaze():
+    with h5py.File(SHARED / "antmaze-umaze.hdf5") as file:
+        names = ("observations", "actions", "rewards", "terminals", "timeouts")
+        arrays = {name: file[name][:] for name in names}
+    resets = np.flatnonzero(arrays["timeouts"])[:-1]
+    arrays["timeouts"] = np.roll(arrays["timeouts"], 100)
+    with pytest.warns(DataWarning, match="column 'observations' jumps at 285 steps"):
+        dataset = from_arrays(**arrays, split="time-limits")
+    starts = dataset.observations[dataset.episode_starts]
+    assert np.isin(arrays["observations"][resets + 1, 0], starts[:, 0]).all()
