@@ -87,9 +87,9 @@ _FAMILIES = {
     "walker2d": ("vem/Walker2d-v0", 1000, 1.629008, 4592.3),
     "hopper": ("vem/Hopper-v0", 1000, -20.272305, 3234.3),
     "halfcheetah": ("vem/HalfCheetah-v0", 1000, -280.178953, 12135.0),
-    "pointmaze-umaze": ("vem/PointMaze-UMaze-v0", 300, 0.0, 1.0),
-    "pointmaze-medium": ("vem/PointMaze-Medium-v0", 600, 0.0, 1.0),
-    "pointmaze-large": ("vem/PointMaze-Large-v0", 800, 0.0, 1.0),
+    "pointmaze-umaze": ("vem/PointMaze-UMaze-v0", 120, 0.0, 1.0),
+    "pointmaze-medium": ("vem/PointMaze-Medium-v0", 250, 0.0, 1.0),
+    "pointmaze-large": ("vem/PointMaze-Large-v0", 350, 0.0, 1.0),
 }
 
 # name, VEM, its std, BAIL, its std, BCQ, CQL, AWR, tuned τ
