@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vem.data.dataset import Dataset
 from vem.data.hdf5 import read_hdf5
@@ -72,6 +72,35 @@ def matches(name: str, path: Path) -> bool:
     return len(versions) < 2
 
 
+class Available(NamedTuple):
+    """A dataset by name, and the files that hold it on this machine."""
+
+    name: str
+    kind: str
+    """``benchmark``, ``file`` or ``built-in``."""
+    environment: str | None
+    files: list[str]
+    remark: str
+
+
+def available(data_dir: str | Path | None = None) -> list[Available]:
+    """All datasets that ``load`` knows by name: the benchmark's, other files at hand, the built-in mazes."""
+    from vem.scores import TASKS, find_task
+
+    files = dataset_files(data_dir)
+    entries = []
+    for name, task in TASKS.items():
+        if name not in BUILT_IN:
+            found = [str(path) for path in files if matches(name, path)]
+            entries.append(Available(name, "benchmark", task.environment, found, "not on this machine"))
+    for path in files:
+        if find_task(path.name) is None:
+            entries.append(Available(path.stem, "file", None, [str(path)], ""))
+    for name in BUILT_IN:
+        entries.append(Available(name, "built-in", TASKS[name].environment, [], "recorded when asked for"))
+    return entries
+
+
 def _read_named(name: str, data_dir: str | Path | None, rules: dict[str, Any]) -> Dataset:
     for directory in search_directories(data_dir):
         candidates = [
@@ -96,7 +125,7 @@ def _not_found(name: str, data_dir: str | Path | None) -> str:
         for directory in search_directories(data_dir)
     )
     present = [path.stem for path in dataset_files(data_dir)]
-    close = difflib.get_close_matches(name, dict.fromkeys([*present, *BUILT_IN, *TASKS]), n=3)
+    close = difflib.get_close_matches(name, dict.fromkeys([*present, *BUILT_IN, *TASKS]), n=3, cutoff=0.75)
     sentence = f"no dataset '{name}' in {places}"
     if find_task(name):
         sentence += (

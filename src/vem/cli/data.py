@@ -1,0 +1,223 @@
+"""``vem data``: look at datasets, see which are at hand, record the built-in ones."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vem.data import Description
+
+SOURCES = """\
+DATASET is one of
+  path/to/file.hdf5    a file in D4RL's layout (.hdf5, .h5) or NumPy arrays (.npz)
+  antmaze-umaze        a benchmark name, looked up in --data-dir, $VEM_DATA and ~/.d4rl/datasets
+  minari:ID            a Minari dataset on this machine (needs: pip install 'vem[minari]')
+  pointmaze-medium     a built-in maze, recorded on the spot (also -umaze, -large)
+"""
+
+
+def register(verbs: Any) -> None:
+    """Add ``vem data`` and its three verbs to the command line."""
+    parser = verbs.add_parser(
+        "data",
+        help="describe, list or record datasets",
+        description="Look at recorded data before training on it.",
+    )
+    actions = parser.add_subparsers(title="verbs", dest="data_verb", required=True, metavar="VERB")
+
+    text = argparse.RawDescriptionHelpFormatter
+    describe = actions.add_parser(
+        "describe",
+        help="say what a dataset holds, and what is odd about it",
+        description="Print sizes, episodes, returns, ends, duplicates, coverage and warnings of a dataset.",
+        epilog=SOURCES,
+        formatter_class=text,
+    )
+    describe.add_argument("dataset", metavar="DATASET", help="what to describe (see below)")
+    describe.add_argument(
+        "--plot", metavar="FILE.png", help="also draw returns, lengths, rewards and coverage"
+    )
+    describe.add_argument(
+        "--split",
+        default="terminals",
+        choices=("terminals", "first-success", "time-limits"),
+        help="what ends an episode: every terminal; a recording's first terminal; only the recording's end",
+    )
+    describe.add_argument(
+        "--time-limit",
+        default="bootstrap",
+        choices=("bootstrap", "end"),
+        help="after a time limit: bootstrap from the final observation, or end there as the paper does",
+    )
+    describe.add_argument(
+        "--teleports",
+        default="split",
+        choices=("split", "keep"),
+        help="jumps inside an episode: split there, or keep",
+    )
+    _add_common(describe)
+    describe.set_defaults(run=run_describe)
+
+    lists = actions.add_parser(
+        "list",
+        help="list benchmark and built-in datasets, and which are on this machine",
+        description="List the benchmark's datasets, where each was found, and the built-in ones.",
+    )
+    _add_common(lists)
+    lists.set_defaults(run=run_list)
+
+    make = actions.add_parser(
+        "make",
+        help="record a built-in maze into a file or a Minari dataset",
+        description="Record a built-in maze; the same seed gives the same file.",
+        epilog="example: vem data make pointmaze-medium --rows 50000 --out maze.hdf5",
+    )
+    make.add_argument("maze", metavar="MAZE", help="pointmaze-umaze, pointmaze-medium or pointmaze-large")
+    make.add_argument("--rows", type=_positive, help="steps to record (default 150000)")
+    make.add_argument("--seed", type=int, default=0, help="seed of the recording (default 0)")
+    where = make.add_mutually_exclusive_group()
+    where.add_argument(
+        "--out", metavar="FILE.hdf5", help="file to write (default MAZE.hdf5 in this directory)"
+    )
+    where.add_argument("--minari", metavar="ID", help="write a local Minari dataset with this id instead")
+    make.set_defaults(run=run_make)
+
+
+def run_describe(options: argparse.Namespace) -> None:
+    """Print what a dataset holds."""
+    from vem.data import describe, load
+    from vem.errors import DataWarning
+
+    with warnings.catch_warnings():
+        # The description lists them.
+        warnings.simplefilter("ignore", DataWarning)
+        dataset = load(
+            options.dataset,
+            options.data_dir,
+            split=options.split,
+            time_limit=options.time_limit,
+            teleports=options.teleports,
+        )
+    description = describe(dataset)
+    if options.plot:
+        from vem.data.picture import draw
+
+        draw(dataset, description, options.plot)
+    if options.json:
+        print(json.dumps(description.to_dict(), indent=2))
+        return
+    _print_table(description.name, ("", ""), _facts(description))
+    for warning in description.warnings:
+        print(f"warning: {warning}")
+    for remark in description.remarks:
+        print(f"note: {remark}")
+    if options.plot:
+        print(f"picture: {options.plot}")
+
+
+def run_list(options: argparse.Namespace) -> None:
+    """Print which datasets are known and where they are."""
+    from vem.data.sources import available, search_directories
+
+    entries = available(options.data_dir)
+    directories = search_directories(options.data_dir)
+    if options.json:
+        places = [{"path": str(path), "exists": path.is_dir()} for path in directories]
+        print(
+            json.dumps({"directories": places, "datasets": [entry._asdict() for entry in entries]}, indent=2)
+        )
+        return
+    _print_table(
+        "datasets",
+        ("name", "kind", "where"),
+        [(entry.name, entry.kind, ", ".join(entry.files) or entry.remark) for entry in entries],
+    )
+    print("searched: " + ", ".join(f"{path}{'' if path.is_dir() else ' (absent)'}" for path in directories))
+
+
+def run_make(options: argparse.Namespace) -> None:
+    """Record a built-in maze."""
+    from vem.data.mazes import DEFAULT_NUM_ROWS, write_maze, write_minari
+
+    num_rows = options.rows or DEFAULT_NUM_ROWS
+    if options.minari:
+        write_minari(options.minari, options.maze, num_rows, options.seed)
+        print(f"minari:{options.minari}")
+    else:
+        print(write_maze(options.out or f"{options.maze}.hdf5", options.maze, num_rows, options.seed))
+
+
+def _facts(about: Description) -> list[tuple[str, str]]:
+    """The table's rows: what, and how much."""
+
+    def summary(of: Any) -> str:
+        return f"min {of.min:,.6g}   median {of.median:,.6g}   mean {of.mean:,.6g}   max {of.max:,.6g}"
+
+    grid = about.coverage
+    limits = f"[{min(a.low for a in about.actions):g}, {max(a.high for a in about.actions):g}]"
+    seen = f"[{min(a.min for a in about.actions):.4g}, {max(a.max for a in about.actions):.4g}]"
+    at_bounds = sum(a.share_at_bounds for a in about.actions) / len(about.actions)
+    return [
+        ("source", about.source),
+        ("environment", about.environment or "unknown"),
+        ("rules", ", ".join(f"{name} = {value}" for name, value in about.rules.items())),
+        ("rows", f"{about.rows:,}  ({about.megabytes:.1f} MB)"),
+        ("transitions", f"{about.transitions:,}"),
+        ("episodes", f"{about.episodes:,}"),
+        ("episode ends", f"{about.ended_by_terminal:,} terminal, {about.ended_by_time_limit:,} time limit"),
+        ("episode lengths", summary(about.lengths)),
+        ("episode returns", summary(about.returns)),
+        ("rewards", summary(about.rewards)),
+        (
+            "reward density",
+            f"{about.reward_density:.3%} of the steps have a reward other than {about.usual_reward:g}",
+        ),
+        (
+            "observations",
+            f"{about.observation_size} numbers, {grid.constant_dimensions:.0%} of them constant",
+        ),
+        (
+            "coverage",
+            f"{grid.occupied_cells:.0%} of a 20 × 20 grid over observations {grid.dimensions[0]} and "
+            f"{grid.dimensions[1]}",
+        ),
+        ("actions", f"{about.action_size} numbers in {seen}, bounds {limits}, {at_bounds:.1%} at a bound"),
+        (
+            "duplicates",
+            f"{about.duplicate_transitions:,} transitions, {about.duplicate_episodes:,} episodes",
+        ),
+    ]
+
+
+def _print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table with lines on a terminal, aligned plain text in a file or pipe."""
+    rows = list(rows)
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*header, title=title, show_header=any(header), title_justify="left")
+        for row in rows:
+            table.add_row(*row)
+        Console(highlight=False, markup=False).print(table)
+        return
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    for row in [*([header] if any(header) else [(title, *[""] * (len(header) - 1))]), *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data-dir", metavar="DIR", help="directory with dataset files, searched first")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number

@@ -1,0 +1,219 @@
+"""What a Dataset holds, in numbers: the questions to ask before training on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vem.data.dataset import Dataset
+
+NUM_CELLS = 20
+"""Cells per side of the coverage grid."""
+BOUND_TOLERANCE = 1e-3
+"""An action counts as at a bound within this share of its range."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Extremes and centre of a set of numbers."""
+
+    min: float
+    median: float
+    mean: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of the observation space the data visits."""
+
+    dimensions: tuple[int, int]
+    """The first two dimensions that are not constant, positions in most tasks; equal if there is only one."""
+    occupied_cells: float
+    """Share of the cells of a 20 × 20 grid over their range that hold at least one row."""
+    constant_dimensions: float
+    """Share of all dimensions that never change."""
+
+
+@dataclass(frozen=True)
+class ActionRange:
+    """One action dimension: its range in the data, its bounds, and how often it is at one of them."""
+
+    min: float
+    max: float
+    low: float
+    high: float
+    share_at_bounds: float
+
+
+@dataclass(frozen=True)
+class Description:
+    """A Dataset in numbers; ``to_dict`` gives JSON values."""
+
+    name: str
+    source: str
+    environment: str | None
+    rules: dict[str, Any]
+    rows: int
+    transitions: int
+    episodes: int
+    observation_size: int
+    action_size: int
+    megabytes: float
+    lengths: Summary
+    returns: Summary
+    rewards: Summary
+    usual_reward: float
+    """The reward that more than half of the steps get, if there is one, else 0."""
+    reward_density: float
+    """Share of steps with any other reward than the usual one."""
+    ended_by_terminal: int
+    """Episodes that end because the MDP did."""
+    ended_by_time_limit: int
+    """Episodes that were cut; values bootstrap from their final observation."""
+    duplicate_transitions: int
+    """Transitions (s, a, r, s′, terminal) that repeat an earlier one exactly."""
+    duplicate_episodes: int
+    """Episodes all of whose rows repeat an earlier episode exactly."""
+    coverage: Coverage
+    actions: tuple[ActionRange, ...]
+    metadata: dict[str, Any]
+    warnings: tuple[str, ...]
+    """What loading found: legal and probably not meant."""
+    remarks: tuple[str, ...]
+    """What follows from the numbers above for training."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same facts as JSON values."""
+        return dataclasses.asdict(self)
+
+
+def describe(dataset: Dataset) -> Description:
+    """The Description of a Dataset."""
+    rewards = dataset.rewards[dataset.valid]
+    usual = _usual(rewards)
+    lengths = dataset.episode_lengths
+    num_terminal = int(dataset.terminal.sum())
+    same_transitions, same_episodes = _duplicates(dataset)
+    return Description(
+        name=dataset.info.name,
+        source=dataset.info.source,
+        environment=dataset.info.environment,
+        rules=dataset.info.rules,
+        rows=dataset.num_rows,
+        transitions=dataset.num_transitions,
+        episodes=dataset.num_episodes,
+        observation_size=dataset.observation_size,
+        action_size=dataset.action_size,
+        megabytes=dataset.num_bytes / 1e6,
+        lengths=_summary(lengths),
+        returns=_summary(dataset.episode_returns),
+        rewards=_summary(rewards),
+        usual_reward=usual,
+        reward_density=float(np.mean(rewards != usual)),
+        ended_by_terminal=num_terminal,
+        ended_by_time_limit=dataset.num_episodes - num_terminal,
+        duplicate_transitions=same_transitions,
+        duplicate_episodes=same_episodes,
+        coverage=_coverage(dataset.observations),
+        actions=_action_ranges(dataset),
+        metadata=dataset.info.metadata,
+        warnings=dataset.info.warnings,
+        remarks=tuple(_remarks(dataset, lengths, same_transitions, same_episodes)),
+    )
+
+
+def _remarks(
+    dataset: Dataset, lengths: np.ndarray, same_transitions: int, same_episodes: int
+) -> Iterator[str]:
+    single = float(np.mean(lengths == 1))
+    if dataset.num_episodes > 1 and single > 0.2 and dataset.info.rules.get("split") == "terminals":
+        yield (
+            f"{single:.0%} of the episodes have one step, because terminals come in runs (as in AntMaze, "
+            "where the ant stays at the goal); split='first-success' cuts each recording at its first "
+            "terminal instead."
+        )
+    if same_episodes:
+        yield (
+            f"{same_episodes} episodes repeat others exactly; keep the copies on one side when you hold "
+            "episodes out, or the held-out score flatters."
+        )
+    elif same_transitions > 0.01 * dataset.num_transitions:
+        yield f"{same_transitions} transitions repeat others exactly; check how the recordings were joined."
+
+
+def _summary(values: np.ndarray) -> Summary:
+    wide = values.astype(np.float64)
+    return Summary(float(wide.min()), float(np.median(wide)), float(wide.mean()), float(wide.max()))
+
+
+def _usual(rewards: np.ndarray) -> float:
+    values, counts = np.unique(rewards, return_counts=True)
+    return float(values[np.argmax(counts)]) if counts.max() > len(rewards) / 2 else 0.0
+
+
+def _duplicates(dataset: Dataset) -> tuple[int, int]:
+    """Number of transitions and of episodes that repeat earlier ones, by 64-bit hashes of their bits."""
+    observed = _hash_rows(dataset.observations)
+    acted = _hash_rows(dataset.actions)
+    step = _mix(observed, acted, dataset.rewards.view(np.uint32), dataset.valid, dataset.terminal)
+    successor = np.roll(observed, -1)
+    transitions = _mix(step, successor)[dataset.valid]
+    # An episode's hash is the sum of its rows' hashes, each mixed with the row's place in the episode.
+    starts, num_rows = dataset.episode_starts, dataset.episode_lengths + 1
+    place = np.arange(dataset.num_rows) - np.repeat(starts, num_rows)
+    episodes = np.add.reduceat(_mix(step, place), starts)
+    return _num_repeated(transitions), _num_repeated(episodes)
+
+
+def _num_repeated(hashes: np.ndarray) -> int:
+    return len(hashes) - len(np.unique(hashes))
+
+
+def _hash_rows(values: np.ndarray) -> np.ndarray:
+    """A 64-bit hash of each float32 row's bits, one column at a time."""
+    return _mix(*(values[:, column].view(np.uint32) for column in range(values.shape[1])))
+
+
+def _mix(*columns: np.ndarray) -> np.ndarray:
+    """A 64-bit hash of each row of several integer columns, by multiplying, shifting and xor."""
+    hashes = np.full(len(columns[0]), 0x9E3779B97F4A7C15, np.uint64)
+    for column in columns:
+        hashes ^= column.astype(np.uint64)
+        hashes *= np.uint64(0xFF51AFD7ED558CCD)
+        hashes ^= hashes >> np.uint64(32)
+    return hashes
+
+
+def _coverage(observations: np.ndarray) -> Coverage:
+    low, high = observations.min(axis=0), observations.max(axis=0)
+    changing = np.flatnonzero(low != high).tolist() or [0]
+    first, second = changing[0], changing[min(1, len(changing) - 1)]
+    cells = [_cells(observations[:, d], low[d], high[d]) for d in (first, second)]
+    if first == second:
+        share = len(np.unique(cells[0])) / NUM_CELLS
+    else:
+        share = len(np.unique(cells[0] * NUM_CELLS + cells[1])) / NUM_CELLS**2
+    return Coverage(
+        dimensions=(first, second),
+        occupied_cells=share,
+        constant_dimensions=float(np.mean(low == high)),
+    )
+
+
+def _cells(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    width = max(float(high) - float(low), np.finfo(np.float32).tiny)
+    return np.minimum((values.astype(np.float64) - low) / width * NUM_CELLS, NUM_CELLS - 1).astype(np.int64)
+
+
+def _action_ranges(dataset: Dataset) -> tuple[ActionRange, ...]:
+    actions = dataset.actions[dataset.valid]
+    low, high = np.array(dataset.info.action_low), np.array(dataset.info.action_high)
+    margin = BOUND_TOLERANCE * (high - low)
+    at_bounds = ((actions <= low + margin) | (actions >= high - margin)).mean(axis=0)
+    facts = (actions.min(axis=0), actions.max(axis=0), low, high, at_bounds)
+    return tuple(ActionRange(*map(float, values)) for values in zip(*facts, strict=True))
