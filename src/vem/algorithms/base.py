@@ -1,0 +1,168 @@
+"""What a method is: a NamedTuple of pure functions over arrays, run by ``vem.training``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vem import memory
+from vem.data.dataset import Dataset
+
+State = Any
+"""A pytree of arrays: parameters, targets, optimiser states, and the swept settings under ``swept``."""
+Memory = Any
+"""A pytree of arrays computed from the state and all rows: what a refresh writes and the updates read."""
+Metrics = dict[str, jax.Array]
+
+
+class Rows(NamedTuple):
+    """A Dataset on the device, in the units that networks see."""
+
+    observations: jax.Array
+    """As recorded; ``observe`` normalises them."""
+    actions: jax.Array
+    """Mapped so that the bounds are ±1."""
+    rewards: jax.Array
+    continues: jax.Array
+    """1, or 0 where the step ended the MDP."""
+    valid: jax.Array
+    drawable: jax.Array
+    """Indices of the rows that training draws."""
+    observation_mean: jax.Array
+    observation_deviation: jax.Array
+    value_unit: jax.Array
+    """The reward's unit was divided by this; values times it are in the recorded unit."""
+
+    def observe(self, observations: jax.Array) -> jax.Array:
+        """Observations as the networks see them."""
+        return (observations - self.observation_mean) / self.observation_deviation
+
+
+class Batch(NamedTuple):
+    """Drawn transitions."""
+
+    rows: jax.Array
+    observations: jax.Array
+    actions: jax.Array
+    rewards: jax.Array
+    continues: jax.Array
+    next_observations: jax.Array
+
+
+class Spec(NamedTuple):
+    """The static facts of the data that decide shapes."""
+
+    observation_size: int
+    action_size: int
+    num_rows: int
+
+
+class Stage(NamedTuple):
+    """A phase of training: refreshes of the memory and, between them, updates of the state."""
+
+    name: str
+    num_updates: int
+    updates_per_refresh: int | None
+    """None: one refresh, at the start of the stage."""
+    batch_size: int
+    empty: Callable[[], Memory]
+    """A memory of the right shapes, before the first refresh."""
+    refresh: Callable[[State, Memory, Rows, jax.Array, jax.Array], tuple[State, Memory]]
+    """(state, memory, rows, number of refreshes so far in this stage, key) → (state, memory)."""
+    update: Callable[[State, Memory, Batch, jax.Array], tuple[State, Metrics]]
+
+
+class Algorithm(NamedTuple):
+    """A method bound to its settings and to the sizes of the data."""
+
+    name: str
+    init: Callable[[jax.Array, dict[str, jax.Array]], State]
+    """(key, swept settings) → state."""
+    stages: tuple[Stage, ...]
+    export: Callable[[State], dict[str, Any]]
+    """state → the pytree that the policy file holds."""
+    policy_kind: str
+    """How ``vem.policy`` acts with it."""
+
+
+def no_memory() -> Memory:
+    """The memory of methods that have none."""
+    return ()
+
+
+def no_refresh(state: State, memory: Memory, rows: Rows, index: jax.Array, key: jax.Array) -> tuple[State, Memory]:
+    """The refresh of methods that have no memory."""
+    return state, memory
+
+
+def put_rows(
+    dataset: Dataset,
+    normalise_observations: bool = False,
+    normalise_rewards: bool = False,
+    reward_scale: float = 1.0,
+    reward_shift: float = 0.0,
+    discount: float = 0.99,
+) -> Rows:
+    """The dataset on the device.
+
+    Rewards become scale·r + shift, and are then, if normalised, divided by the largest discounted return recorded,
+    so that values are of order 1 whatever the task's unit.
+    """
+    low, high = (
+        np.asarray(dataset.info.action_low, np.float32),
+        np.asarray(dataset.info.action_high, np.float32),
+    )
+    middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-6)
+    actions = dataset.actions
+    if not (np.all(middle == 0) and np.all(half == 1)):
+        actions = np.where(dataset.valid[:, None], (actions - middle) / half, 0).astype(np.float32)
+    rewards = dataset.rewards
+    if (reward_scale, reward_shift) != (1.0, 0.0):
+        rewards = np.where(dataset.valid, rewards * reward_scale + reward_shift, 0).astype(np.float32)
+    unit = 1.0
+    if normalise_rewards:
+        unit = float(np.abs(discounted_returns(rewards, dataset.valid, discount)).max()) or 1.0
+        rewards = rewards / np.float32(unit)
+    mean, deviation = (
+        np.zeros(dataset.observation_size, np.float32),
+        np.ones(dataset.observation_size, np.float32),
+    )
+    if normalise_observations:
+        mean = dataset.observations.mean(0, dtype=np.float64).astype(np.float32)
+        deviation = np.maximum(dataset.observations.std(0, dtype=np.float64), 1e-3).astype(np.float32)
+    drawable = np.flatnonzero(dataset.valid)
+    return Rows(
+        observations=jnp.asarray(dataset.observations),
+        actions=jnp.asarray(actions),
+        rewards=jnp.asarray(rewards),
+        continues=jnp.asarray(np.where(dataset.terminal, 0, 1).astype(np.float32)),
+        valid=jnp.asarray(dataset.valid),
+        drawable=jnp.asarray(drawable.astype(np.int32)),
+        observation_mean=jnp.asarray(mean),
+        observation_deviation=jnp.asarray(deviation),
+        value_unit=jnp.asarray(unit, jnp.float32),
+    )
+
+
+def discounted_returns(rewards: np.ndarray, valid: np.ndarray, discount: float) -> np.ndarray:
+    """Σ γⁱ·r_{t+i} to the end of each row's episode."""
+    zeros = jnp.zeros((1, rewards.size))
+    steps = memory.Steps(jnp.asarray(rewards), jnp.full(rewards.size, discount, jnp.float32), jnp.asarray(valid))
+    return np.asarray(jax.jit(memory.monte_carlo)(zeros, steps))[0]
+
+
+def draw(rows: Rows, batch_size: int, key: jax.Array) -> Batch:
+    """Transitions drawn uniformly, with replacement."""
+    index = rows.drawable[jax.random.randint(key, (batch_size,), 0, rows.drawable.size)]
+    return Batch(
+        rows=index,
+        observations=rows.observe(rows.observations[index]),
+        actions=rows.actions[index],
+        rewards=rows.rewards[index],
+        continues=rows.continues[index],
+        next_observations=rows.observe(rows.observations[index + 1]),
+    )

@@ -1,0 +1,67 @@
+"""Behaviour cloning: the likelihood of the recorded actions, all rows alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
+from vem.algorithms.settings import setting
+from vem.distributions import log_deviation, log_likelihood, policy_mean
+from vem.networks import Network, descend, init_network
+
+
+@dataclass(frozen=True)
+class BCSettings:
+    """Cloning with the policy of VEM."""
+
+    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
+    policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
+    log_std_low: float = setting(-3.0, "bounds of log σ of the policy")
+    log_std_high: float = setting(1.0, "")
+    policy_rate: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
+    policy_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
+    batch_size: int = setting(256, "rows in an update", "positive")
+    normalise_observations: bool = setting(True, "standardise observations (kept inside the policy)")
+
+
+class BCState(NamedTuple):
+    """The policy and its optimiser."""
+
+    actor: Network
+    free_log_std: jax.Array
+    optimiser: Any
+    swept: dict[str, jax.Array]
+
+
+def make(settings: BCSettings, spec: Spec, num_updates: int) -> Algorithm:
+    """Behaviour cloning for data of the given sizes."""
+    optimiser = optax.adamw(settings.policy_rate, weight_decay=settings.policy_decay)
+
+    def init(key: jax.Array, swept: dict[str, jax.Array]) -> BCState:
+        actor = init_network(key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
+        free_log_std = jnp.zeros(spec.action_size)
+        return BCState(actor, free_log_std, optimiser.init((actor, free_log_std)), swept)
+
+    def update(state: BCState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[BCState, Metrics]:
+        def loss(parameters: tuple[Network, jax.Array]) -> jax.Array:
+            actor, free = parameters
+            mean = policy_mean(actor, batch.observations, key, settings.policy_dropout)
+            log_std = log_deviation(free, settings.log_std_low, settings.log_std_high)
+            return -log_likelihood(batch.actions, mean, log_std).mean()
+
+        parameters = (state.actor, state.free_log_std)
+        value, gradient = jax.value_and_grad(loss)(parameters)
+        (actor, free), moments = descend(optimiser, gradient, state.optimiser, parameters)
+        return BCState(actor, free, moments, state.swept), {"policy_loss": value, "log_likelihood": -value}
+
+    def export(state: BCState) -> dict[str, Any]:
+        log_std = log_deviation(state.free_log_std, settings.log_std_low, settings.log_std_high)
+        return {"actor": state.actor, "log_std": log_std}
+
+    stage = Stage("policy", num_updates, None, settings.batch_size, no_memory, no_refresh, update)
+    return Algorithm("bc", init, (stage,), export, "gaussian")

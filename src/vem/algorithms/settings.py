@@ -1,0 +1,96 @@
+"""Settings as dataclasses: what each field means, which values it takes, and how text becomes one."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from typing import Any, Literal
+
+from vem.errors import SettingsError
+
+LIMITS: dict[str, tuple[str, Any]] = {
+    "level": ("between 0 and 1, both excluded", lambda x: 0 < x < 1),
+    "share": ("between 0 and 1", lambda x: 0 <= x <= 1),
+    "positive share": ("above 0, at most 1", lambda x: 0 < x <= 1),
+    "discount": ("at least 0 and below 1", lambda x: 0 <= x < 1),
+    "positive": ("above 0", lambda x: x > 0),
+    "not negative": ("0 or more", lambda x: x >= 0),
+    "quantile": ("at least 0 and below ½", lambda x: 0 <= x < 0.5),
+    "any": ("a finite number", lambda x: True),
+}
+
+
+def setting(default: Any, meaning: str, limit: str = "any", sweep: bool = False) -> Any:
+    """A dataclass field with its meaning, its limits (a key of LIMITS), and whether lists of values can be swept."""
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "limit": limit, "sweep": sweep})
+
+
+def sweepable(cls: type) -> tuple[str, ...]:
+    """Names of the settings that may take several values in one program."""
+    return tuple(f.name for f in dataclasses.fields(cls) if f.metadata.get("sweep"))
+
+
+def build(cls: type, values: dict[str, Any]) -> Any:
+    """The settings object with ``values`` in place of its defaults, each checked."""
+    known = [f.name for f in dataclasses.fields(cls)]
+    for name in values:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=3)
+            hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+            raise SettingsError(f"{cls.__name__} has no setting {name!r}; {hint}")
+    hints = typing.get_type_hints(cls)
+    checked = {name: convert(value, hints[name], name) for name, value in values.items()}
+    for field in dataclasses.fields(cls):
+        value = checked.get(field.name, field.default)
+        expected, holds = LIMITS[field.metadata.get("limit", "any")]
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, float | int) and not (math.isfinite(part) and holds(part)):
+                raise SettingsError(f"{_flag(field.name)} is {part}; it must be {expected}")
+    return cls(**checked)
+
+
+def convert(value: Any, hint: Any, name: str) -> Any:
+    """``value``, from Python, JSON or the command line, as the type of the setting."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        if value is None or (isinstance(value, str) and value.lower() == "none"):
+            return None
+        return convert(value, next(a for a in arguments if a is not type(None)), name)
+    if origin is Literal:
+        for choice in arguments:
+            if value == choice or (isinstance(value, str) and value == str(choice)):
+                return choice
+        raise SettingsError(f"{_flag(name)} is {value!r}; choose from {', '.join(map(str, arguments))}")
+    if origin is tuple:
+        parts = value.split(",") if isinstance(value, str) else value
+        return tuple(convert(part, arguments[0], name) for part in parts)
+    if hint is bool:
+        words = {
+            "true": True,
+            "yes": True,
+            "on": True,
+            "1": True,
+            "false": False,
+            "no": False,
+            "off": False,
+            "0": False,
+        }
+        found = value if isinstance(value, bool) else words.get(str(value).lower())
+        if found is None:
+            raise SettingsError(f"{_flag(name)} is {value!r}; write yes or no")
+        return found
+    try:
+        number = float(value)
+        if hint is int and number != int(number):
+            raise ValueError
+        return hint(number)
+    except (TypeError, ValueError, OverflowError):
+        kind = "a whole number" if hint is int else "a number"
+        raise SettingsError(f"{_flag(name)} is {value!r}; it must be {kind}") from None
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,353 @@
+"""Value-based Episodic Memory: expectile V-learning, planning along trajectories, weighted regression.
+
+The settings span both readings of the method: what the paper describes and what its authors released
+(``docs/algorithms/vem.md`` has the table). Each names a function; none is tested inside the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vem import losses, memory, weights
+from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
+from vem.algorithms.settings import setting
+from vem.distributions import log_deviation, log_likelihood, policy_mean
+from vem.errors import SettingsError
+from vem.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
+
+
+@dataclass(frozen=True)
+class VEMSettings:
+    """Every choice of the method; the defaults are ours, ``vem.presets`` holds the paper's and the authors'."""
+
+    expectile: float = setting(0.3, "τ: above ½ values are optimistic, below ½ conservative", "level", sweep=True)
+    discount: float = setting(0.99, "γ", "discount")
+    plan: Literal["episodic", "crossed", "n-step", "one-step", "monte-carlo"] = setting(
+        "episodic", "how the memory looks ahead; crossed is the authors' double selection"
+    )
+    num_plan_steps: int | None = setting(None, "longest rollout n of the plan; none: to the episode's end", "positive")
+    order: Literal["plan-then-expectile", "expectile-then-plan"] = setting(
+        "plan-then-expectile",
+        "where τ acts: in the regression (authors) or in the operator before planning (paper)",
+    )
+    value_loss: Literal["expectile", "squared-weight", "quantile", "squared"] = setting(
+        "expectile", "squared-weight is the authors'; squared goes with expectile-then-plan"
+    )
+    operator_step: float | None = setting(
+        None, "α of the gradient expectile operator; none: 1/(2·max(τ, 1−τ))", "positive"
+    )
+    num_critics: Literal[1, 2, 4] = setting(2, "4: two groups, each valued by the smaller of its two")
+    schedule: Literal["value-then-policy", "joint"] = setting(
+        "value-then-policy", "train values first and the policy after, or both together"
+    )
+    value_updates: float = setting(0.4, "share of the updates that go to the values (value-then-policy)", "level")
+    updates_per_refresh: int = setting(200, "updates between two refreshes of the memory", "positive")
+    refresh: Literal["rolling", "full"] = setting(
+        "rolling", "rolling recomputes as many rows as the updates between two refreshes cost, full all rows"
+    )
+    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
+    target_update: Literal["update", "refresh"] = setting("update", "when target networks move")
+    advantage: Literal["raw", "standardised", "relative"] = setting("relative", "unit of the advantage")
+    clip_quantile: float | None = setting(
+        0.02, "advantages are clipped at this quantile on both sides; none: not", "quantile"
+    )
+    weight: Literal["softmax", "leaky-relu", "exponential"] = setting("softmax", "advantage to regression weight")
+    temperature: float = setting(1.0, "of the weights, if effective-sample is none", "positive", sweep=True)
+    effective_sample: float | None = setting(
+        0.5,
+        "sets the temperature so that the weights keep this share of the rows; none: use temperature",
+        "positive share",
+        sweep=True,
+    )
+    drop_below: float | None = setting(None, "rows with a raw advantage at or below this are left out; none: keep all")
+    least_log_likelihood: float = setting(-5.0, "per action dimension: guard of negative (leaky-ReLU) weights")
+    value_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
+    policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
+    log_std_low: float = setting(-3.0, "bounds of log σ of the policy")
+    log_std_high: float = setting(1.0, "")
+    value_rate: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
+    policy_rate: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
+    policy_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
+    batch_size: int = setting(256, "rows in an update", "positive")
+    normalise_observations: bool = setting(True, "standardise observations (kept inside the policy)")
+    normalise_rewards: bool = setting(True, "divide rewards by the largest discounted return recorded")
+    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "")
+
+
+class VEMState(NamedTuple):
+    """Networks, their optimisers and the swept settings."""
+
+    critics: Network
+    targets: Network
+    actor: Network
+    free_log_std: jax.Array
+    value_optimiser: Any
+    policy_optimiser: Any
+    swept: dict[str, jax.Array]
+
+
+class ValueMemory(NamedTuple):
+    """Target values and planned returns of every row, one line a critic group."""
+
+    values: jax.Array
+    returns: jax.Array
+    scale: weights.AdvantageScale
+
+
+class PolicyMemory(NamedTuple):
+    """The advantage of every row, in the unit of ``scale``."""
+
+    advantages: jax.Array
+    scale: weights.AdvantageScale
+
+
+SLICE_ROWS = 4096
+SCALE_SAMPLE = 16384
+VALUE_LOSSES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "expectile": losses.expectile_loss,
+    "squared-weight": losses.squared_weight_loss,
+    "quantile": losses.quantile_loss,
+    "squared": lambda difference, expectile: difference**2,
+}
+PLANS: dict[str, Callable[..., jax.Array]] = {
+    "episodic": memory.episodic_maximum,
+    "crossed": memory.crossed_maximum,
+    "n-step": memory.n_step,
+    "one-step": memory.one_step,
+    "monte-carlo": memory.monte_carlo,
+}
+
+
+def check(settings: VEMSettings) -> None:
+    """Raise SettingsError for combinations that mean nothing."""
+    if settings.order == "expectile-then-plan" and settings.value_loss != "squared":
+        raise SettingsError(
+            f"value-loss {settings.value_loss} with order expectile-then-plan applies τ twice; use value-loss squared"
+        )
+    if settings.order == "plan-then-expectile" and settings.value_loss == "squared":
+        raise SettingsError("value-loss squared with order plan-then-expectile ignores τ; use value-loss expectile")
+    if settings.plan == "crossed" and settings.num_critics == 1:
+        raise SettingsError("plan crossed needs two groups of critics; use num-critics 2 or 4")
+    if settings.plan == "n-step" and settings.num_plan_steps is None:
+        raise SettingsError("plan n-step needs num-plan-steps, for example 10")
+    if settings.plan in ("one-step", "monte-carlo") and settings.num_plan_steps is not None:
+        raise SettingsError(f"plan {settings.plan} has no num-plan-steps; leave it out")
+    if settings.weight == "leaky-relu" and settings.drop_below is not None:
+        raise SettingsError("drop-below sets weights to 0 and leaky-relu weights are negative there; leave one out")
+    if settings.weight == "leaky-relu" and settings.effective_sample is not None:
+        raise SettingsError(
+            "effective-sample sets a temperature of exponential weights; with leaky-relu set it to none"
+        )
+
+
+def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
+    """VEM for data of the given sizes, ``num_updates`` updates in all."""
+    check(settings)
+    num_groups = min(settings.num_critics, 2)
+    plan = PLANS[settings.plan]
+    if settings.plan in ("episodic", "crossed", "n-step"):
+        plan = partial(plan, num_steps=settings.num_plan_steps)
+    value_optimiser = optax.adam(settings.value_rate)
+    policy_optimiser = optax.adamw(settings.policy_rate, weight_decay=settings.policy_decay)
+    value_loss = VALUE_LOSSES[settings.value_loss]
+    weigh = weights.WEIGHTS[settings.weight]
+    operate = _expectile_operator(settings) if settings.order == "expectile-then-plan" else lambda v, steps, tau: v
+
+    def init(key: jax.Array, swept: dict[str, jax.Array]) -> VEMState:
+        critic_key, actor_key = jax.random.split(key)
+        critics = init_networks(critic_key, (spec.observation_size, *settings.value_hidden, 1), settings.num_critics)
+        actor = init_network(actor_key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
+        free_log_std = jnp.zeros(spec.action_size)
+        return VEMState(
+            critics=critics,
+            targets=critics,
+            actor=actor,
+            free_log_std=free_log_std,
+            value_optimiser=value_optimiser.init(critics),
+            policy_optimiser=policy_optimiser.init((actor, free_log_std)),
+            swept=swept,
+        )
+
+    # ---- the memory ----
+
+    def group_values(networks: Network, observations: jax.Array) -> jax.Array:
+        values = apply_networks(networks, observations)
+        return values.reshape(num_groups, -1, values.shape[-1]).min(axis=1)
+
+    def steps_of(rows: Rows) -> memory.Steps:
+        return memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
+
+    def planned(values: jax.Array, rows: Rows, state: VEMState) -> jax.Array:
+        steps = steps_of(rows)
+        return plan(operate(values, steps, state.swept["expectile"]), steps)
+
+    def fit_scale(returns: jax.Array, values: jax.Array, state: VEMState) -> weights.AdvantageScale:
+        return weights.fit_scale(
+            returns,
+            values,
+            settings.advantage,
+            state.swept["temperature"],
+            settings.clip_quantile,
+            state.swept.get("effective_sample"),
+        )
+
+    def sample_rows(rows: Rows) -> jax.Array:
+        count = min(SCALE_SAMPLE, rows.drawable.size)
+        return rows.drawable[(jnp.arange(count) * (rows.drawable.size / count)).astype(jnp.int32)]
+
+    total_slices = memory.count_slices(spec.num_rows, SLICE_ROWS)
+    # A refreshed row costs one forward pass, an updated row about three.
+    affordable = -(-3 * settings.batch_size * settings.updates_per_refresh // SLICE_ROWS)
+    rolling_slices = total_slices if settings.refresh == "full" else min(total_slices, affordable)
+
+    def refresh(
+        state: VEMState, old: ValueMemory, rows: Rows, index: jax.Array, key: jax.Array
+    ) -> tuple[VEMState, ValueMemory]:
+        if settings.target_update == "refresh":
+            rate = jnp.where(index == 0, 0.0, settings.target_rate)
+            state = state._replace(targets=move_targets(state.targets, state.critics, rate))
+        value = lambda observations: group_values(state.targets, rows.observe(observations))
+        num_slices = jnp.where(index == 0, total_slices, rolling_slices)
+        first = (index - 1) * rolling_slices
+        values = memory.refresh_values(value, rows.observations, old.values, first, num_slices, SLICE_ROWS)
+        returns = planned(values, rows, state)
+        scale = old.scale
+        if settings.schedule == "joint":
+            sample = sample_rows(rows)
+            online = apply_networks(state.critics, rows.observe(rows.observations[sample])).mean(0)
+            scale = fit_scale(returns[:, sample].min(0), online, state)
+        return state, ValueMemory(values, returns, scale)
+
+    def refresh_advantages(
+        state: VEMState, old: PolicyMemory, rows: Rows, index: jax.Array, key: jax.Array
+    ) -> tuple[VEMState, PolicyMemory]:
+        blank = jnp.zeros((num_groups, spec.num_rows))
+        target = lambda observations: group_values(state.targets, rows.observe(observations))
+        values = memory.refresh_values(target, rows.observations, blank, 0, total_slices, SLICE_ROWS)
+        returns = planned(values, rows, state).min(0)
+        online = lambda observations: apply_networks(state.critics, rows.observe(observations)).mean(0, keepdims=True)
+        values = memory.refresh_values(online, rows.observations, blank[:1], 0, total_slices, SLICE_ROWS)[0]
+        sample = sample_rows(rows)
+        scale = fit_scale(returns[sample], values[sample], state)
+        return state, PolicyMemory(
+            weights.advantage(returns, values, scale, settings.advantage, settings.drop_below), scale
+        )
+
+    # ---- the updates ----
+
+    def update_values(state: VEMState, returns: jax.Array, batch: Batch) -> tuple[VEMState, jax.Array, Metrics]:
+        targets = jnp.repeat(returns, settings.num_critics // num_groups, axis=0)
+
+        def loss(critics: Network) -> tuple[jax.Array, jax.Array]:
+            values = apply_networks(critics, batch.observations)
+            errors = value_loss(targets - values, state.swept["expectile"])
+            return errors.mean(axis=1).sum(), values
+
+        (value, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
+        critics, optimiser = descend(value_optimiser, gradient, state.value_optimiser, state.critics)
+        targets_now = state.targets
+        if settings.target_update == "update":
+            targets_now = move_targets(state.targets, critics, settings.target_rate)
+        state = state._replace(critics=critics, targets=targets_now, value_optimiser=optimiser)
+        metrics = {
+            "value_loss": value,
+            "value_mean": values.mean(),
+            "value_largest": jnp.abs(values).max(),
+            "return_mean": returns.mean(),
+        }
+        return state, values.mean(0), metrics
+
+    def update_policy(
+        state: VEMState, advantages: jax.Array, temperature: jax.Array, batch: Batch, key: jax.Array
+    ) -> tuple[VEMState, Metrics]:
+        weight = weigh(advantages, temperature)
+
+        def loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            actor, free = parameters
+            mean = policy_mean(actor, batch.observations, key, settings.policy_dropout)
+            log_std = log_deviation(free, settings.log_std_low, settings.log_std_high)
+            likelihood = log_likelihood(batch.actions, mean, log_std)
+            least = settings.least_log_likelihood * spec.action_size
+            return weights.weighted_likelihood_loss(weight, likelihood, least), likelihood.mean()
+
+        parameters = (state.actor, state.free_log_std)
+        (value, likelihood), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
+        (actor, free), optimiser = descend(policy_optimiser, gradient, state.policy_optimiser, parameters)
+        state = state._replace(actor=actor, free_log_std=free, policy_optimiser=optimiser)
+        metrics = {
+            "policy_loss": value,
+            "log_likelihood": likelihood,
+            "effective_share": weights.effective_share(jnp.abs(weight)),
+            "temperature": temperature,
+        }
+        return state, metrics
+
+    def value_update(state: VEMState, memory: ValueMemory, batch: Batch, key: jax.Array) -> tuple[VEMState, Metrics]:
+        state, _, metrics = update_values(state, memory.returns[:, batch.rows], batch)
+        return state, metrics
+
+    def policy_update(state: VEMState, memory: PolicyMemory, batch: Batch, key: jax.Array) -> tuple[VEMState, Metrics]:
+        return update_policy(state, memory.advantages[batch.rows], memory.scale.temperature, batch, key)
+
+    def joint_update(state: VEMState, memory: ValueMemory, batch: Batch, key: jax.Array) -> tuple[VEMState, Metrics]:
+        returns = memory.returns[:, batch.rows]
+        state, values, value_metrics = update_values(state, returns, batch)
+        advantages = weights.advantage(returns.min(0), values, memory.scale, settings.advantage, settings.drop_below)
+        state, policy_metrics = update_policy(state, advantages, memory.scale.temperature, batch, key)
+        return state, value_metrics | policy_metrics
+
+    # ---- the stages ----
+
+    def empty_scale() -> weights.AdvantageScale:
+        return weights.AdvantageScale(*[jnp.zeros(()) for _ in weights.AdvantageScale._fields])
+
+    def empty() -> ValueMemory:
+        blank = jnp.zeros((num_groups, spec.num_rows))
+        return ValueMemory(blank, blank, empty_scale())
+
+    def empty_advantages() -> PolicyMemory:
+        return PolicyMemory(jnp.zeros(spec.num_rows), empty_scale())
+
+    period = settings.updates_per_refresh
+    if settings.schedule == "joint":
+        stages = (Stage("joint", num_updates, period, settings.batch_size, empty, refresh, joint_update),)
+    else:
+        num_value = max(1, round(num_updates * settings.value_updates))
+        stages = (
+            Stage("value", num_value, period, settings.batch_size, empty, refresh, value_update),
+            Stage(
+                "policy",
+                max(1, num_updates - num_value),
+                None,
+                settings.batch_size,
+                empty_advantages,
+                refresh_advantages,
+                policy_update,
+            ),
+        )
+
+    def export(state: VEMState) -> dict[str, Any]:
+        log_std = log_deviation(state.free_log_std, settings.log_std_low, settings.log_std_high)
+        return {"actor": state.actor, "log_std": log_std, "critics": state.critics}
+
+    return Algorithm("vem", init, stages, export, "gaussian")
+
+
+def _expectile_operator(settings: VEMSettings) -> Callable[[jax.Array, memory.Steps, jax.Array], jax.Array]:
+    """V̂ = V′ + 2α·(τ·[δ]₊ + (1−τ)·[δ]₋), δ = r + γ·V′(s′) − V′(s) (paper, eq. 4); final observations keep V′."""
+
+    def operate(values: jax.Array, steps: memory.Steps, expectile: jax.Array) -> jax.Array:
+        step_size = settings.operator_step or 1 / (2 * jnp.maximum(expectile, 1 - expectile))
+        difference = memory.one_step(values, steps) - values
+        return values + losses.expectile_step(difference, expectile, step_size)
+
+    return operate

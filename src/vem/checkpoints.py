@@ -1,0 +1,112 @@
+"""Files that are either complete or absent: safetensors and JSON, written aside, synced, renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from vem.errors import RunError
+
+FORMAT = "vem-checkpoint"
+VERSION = 1
+KEPT = 2
+"""How many checkpoints of a run stay: the newest, and one to fall back on."""
+
+
+def flatten(tree: Any) -> dict[str, np.ndarray]:
+    """The leaves of a pytree under dotted names, on the host."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
+
+
+def unflatten(template: Any, tensors: dict[str, np.ndarray], what: str) -> Any:
+    """The pytree shaped like ``template`` with the named leaves; RunError if names, shapes or types differ."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(template)
+    found = []
+    for path, leaf in leaves:
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        tensor = tensors.get(name)
+        if tensor is None or tensor.shape != leaf.shape or tensor.dtype != leaf.dtype:
+            has = "nothing" if tensor is None else f"{tensor.dtype}{list(tensor.shape)}"
+            raise RunError(f"{what}: tensor {name} should be {leaf.dtype}{list(leaf.shape)} and is {has}")
+        found.append(tensor)
+    return jax.tree_util.tree_unflatten(structure, found)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write ``content`` under a temporary name in the same directory, sync, rename, sync the directory."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunError(f"cannot write {path}: {error.strerror or error}; what was written before is intact") from None
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file, readable and complete."""
+    write_file(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+
+def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+    """Write a safetensors file with ``header`` as JSON in its metadata."""
+    contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    write_file(path, save(contiguous, metadata={"vem": json.dumps(header, allow_nan=False)}))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The tensors and the header of a file that ``write_tensors`` wrote; RunError if it is damaged."""
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            header = json.loads((file.metadata() or {})["vem"])
+            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, KeyError, struct.error) as error:
+        raise RunError(f"{path} is damaged ({error})") from None
+
+
+def save_checkpoint(directory: Path, updates: int, tree: Any, header: dict[str, Any]) -> Path:
+    """Write the checkpoint of ``updates`` and remove all but the newest ``KEPT``."""
+    path = directory / f"{updates:010d}.safetensors"
+    header = {"format": FORMAT, "version": VERSION, "updates": updates, **header}
+    write_tensors(path, flatten(tree), header)
+    for old in list_checkpoints(directory)[:-KEPT]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def list_checkpoints(directory: Path) -> list[Path]:
+    """Checkpoint files, oldest first."""
+    return sorted(directory.glob("[0-9]*.safetensors"))
+
+
+def load_newest(directory: Path, report: Callable[[str], None]) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    """Tensors and header of the newest readable checkpoint, or None; damaged ones are reported and passed over."""
+    for path in reversed(list_checkpoints(directory)):
+        try:
+            tensors, header = read_tensors(path)
+            if header.get("format") == FORMAT and header.get("version") == VERSION:
+                return tensors, header
+            report(f"{path.name} has format {header.get('format')} {header.get('version')}, which this vem cannot read")
+        except RunError as error:
+            report(f"{error}; falling back to the checkpoint before it")
+    return None

@@ -1,0 +1,46 @@
+"""The command line: one file a verb; each parses, calls one library function, and prints."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+VERBS = {
+    "train": "train policies on a dataset",
+    "data": "describe, list and make datasets",
+    "theory": "the paper's theory: operators, lemmas and figures on random MDPs",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the ``vem`` command and return its exit code: 0 done, 1 failed, 2 usage."""
+    from vem import __version__
+    from vem.errors import VemError
+
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        prog="vem",
+        description="Offline reinforcement learning with Value-based Episodic Memory.",
+        epilog="Start with: vem train    (records a small maze, trains, evaluates, draws a report)",
+    )
+    parser.add_argument("--version", action="version", version=f"vem {__version__}")
+    verbs = parser.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
+    for name, summary in VERBS.items():
+        if name in arguments[:1]:
+            verb = importlib.import_module(f"vem.cli.{name}")
+            verb.register(verbs, arguments) if name == "train" else verb.register(verbs)
+        else:
+            verbs.add_parser(name, help=summary)
+    options = parser.parse_args(arguments)
+    try:
+        return options.run(options) or 0
+    except VemError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130

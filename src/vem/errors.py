@@ -1,0 +1,29 @@
+"""The one family of errors: each says what was found, what was expected, and what to do."""
+
+
+class VemError(Exception):
+    """Base of every error that ``vem`` raises on purpose."""
+
+
+class DataError(VemError):
+    """A dataset, a file or an array that cannot be used as it is."""
+
+
+class SettingsError(VemError):
+    """A setting, or a combination of settings, that means nothing."""
+
+
+class DivergenceError(VemError):
+    """Training left the finite or the plausible numbers."""
+
+
+class RunError(VemError):
+    """A run directory, a checkpoint or a policy file that cannot be used."""
+
+
+class SimulatorError(VemError):
+    """An environment that is unknown, not installed, or does not fit the policy."""
+
+
+class DataWarning(UserWarning):
+    """Something in the data that is legal and probably not meant."""

@@ -1,0 +1,156 @@
+"""The policy artifact: one safetensors file with networks, normaliser and bounds; acting needs NumPy alone.
+
+A policy file is tensors plus one JSON text in the file's metadata. Loading it reads numbers; it cannot run code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vem.checkpoints import flatten, read_tensors, write_tensors
+from vem.errors import RunError
+
+FORMAT = "vem-policy"
+VERSION = 1
+
+Tensors = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A trained policy: ``act`` maps observations to actions within the data's bounds."""
+
+    kind: str
+    tensors: Tensors
+    info: dict[str, Any] = field(default_factory=dict)
+    """Facts about its making: algorithm, seed, settings, dataset, environment, versions."""
+
+    @property
+    def observation_size(self) -> int:
+        """Length of one observation."""
+        return self.tensors["observation_mean"].size
+
+    @property
+    def action_size(self) -> int:
+        """Length of one action."""
+        return self.tensors["action_low"].size
+
+    @property
+    def has_value(self) -> bool:
+        """Whether ``value`` is available."""
+        return any(name.startswith("critics.") for name in self.tensors)
+
+    def act(self, observations: np.ndarray, key: int | np.random.Generator | None = None) -> np.ndarray:
+        """Actions for one observation or a batch of them: the mean action, or a sample if a key (seed) is given."""
+        inputs, single = self._inputs(observations)
+        generator = None if key is None else np.random.default_rng(key)
+        scaled = ACTORS[self.kind](self.tensors, inputs, generator)
+        low, high = self.tensors["action_low"], self.tensors["action_high"]
+        actions = np.clip((low + high) / 2 + scaled * (high - low) / 2, low, high).astype(np.float32)
+        return actions[0] if single else actions
+
+    def value(self, observations: np.ndarray) -> np.ndarray:
+        """V(s), the mean over critics, in the units of the training rewards: a scalar or one entry an observation."""
+        if not self.has_value:
+            raise RunError(f"a {self.info.get('algorithm', self.kind)} policy has no state values")
+        inputs, single = self._inputs(observations)
+        values = stacked_networks(self.tensors, "critics", inputs).mean(0) * self.tensors["value_unit"]
+        return values[0] if single else values
+
+    def _inputs(self, observations: np.ndarray) -> tuple[np.ndarray, bool]:
+        inputs = np.asarray(observations, np.float32)
+        single = inputs.ndim == 1
+        inputs = inputs[None] if single else inputs
+        if inputs.ndim != 2 or inputs.shape[1] != self.observation_size:
+            raise RunError(
+                f"observations have shape {np.shape(observations)}; this policy takes ({self.observation_size},) "
+                f"or (n, {self.observation_size})"
+            )
+        if not np.isfinite(inputs).all():
+            raise RunError("observations hold NaN or infinity; a policy cannot act on them")
+        return (inputs - self.tensors["observation_mean"]) / self.tensors["observation_deviation"], single
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy file; an existing one is replaced only by a complete one."""
+        header = {"format": FORMAT, "version": VERSION, "kind": self.kind, "info": self.info}
+        write_tensors(Path(path), self.tensors, header)
+
+
+def make_policy(
+    kind: str,
+    parameters: Any,
+    bounds: tuple[np.ndarray, np.ndarray],
+    normaliser: tuple[np.ndarray, np.ndarray],
+    info: dict[str, Any],
+) -> Policy:
+    """A Policy from an algorithm's exported pytree, action bounds (low, high) and observation mean and deviation."""
+    tensors = flatten(parameters)
+    tensors["action_low"], tensors["action_high"] = (np.asarray(b, np.float32) for b in bounds)
+    tensors["observation_mean"], tensors["observation_deviation"] = (np.asarray(n, np.float32) for n in normaliser)
+    return Policy(kind, tensors, info)
+
+
+def load_policy(path: str | Path) -> Policy:
+    """The policy in a file; given a run directory, its only policy."""
+    path = Path(path)
+    if path.is_dir():
+        found = sorted(path.glob("*.safetensors")) or sorted((path / "policies").glob("*.safetensors"))
+        if len(found) != 1:
+            names = ", ".join(f.name for f in found) or "none: the run has not finished"
+            raise RunError(f"{path} holds {len(found)} policies ({names}); name the file of the one to load")
+        path = found[0]
+    if not path.is_file():
+        raise RunError(f"there is no policy file {path}")
+    try:
+        tensors, header = read_tensors(path)
+    except RunError as error:
+        raise RunError(f"{error}: not a readable policy file; copy or train it again") from None
+    if header.get("format") != FORMAT:
+        raise RunError(f"{path} is a safetensors file but not a vem policy; policies are in RUN/policies")
+    if header.get("version") != VERSION:
+        raise RunError(f"{path} has policy format version {header.get('version')}; this vem reads version {VERSION}")
+    if header.get("kind") not in ACTORS:
+        raise RunError(f"{path} holds a policy of kind {header.get('kind')!r}; this vem knows {', '.join(ACTORS)}")
+    needed = {"action_low", "action_high", "observation_mean", "observation_deviation", "value_unit"}
+    if not needed <= tensors.keys():
+        raise RunError(f"{path} lacks {', '.join(sorted(needed - tensors.keys()))}; it was not written by vem")
+    return Policy(header["kind"], tensors, header.get("info", {}))
+
+
+def network(tensors: Tensors, name: str, inputs: np.ndarray) -> np.ndarray:
+    """The output of the network stored under ``name``: ReLU between layers."""
+    index, hidden = 0, inputs
+    while f"{name}.{index}.weight" in tensors:
+        if index:
+            hidden = np.maximum(hidden, 0)
+        hidden = hidden @ tensors[f"{name}.{index}.weight"] + tensors[f"{name}.{index}.bias"]
+        index += 1
+    return hidden
+
+
+def stacked_networks(tensors: Tensors, name: str, inputs: np.ndarray) -> np.ndarray:
+    """Scalar outputs of stacked networks: shape (networks, batch)."""
+    count = tensors[f"{name}.0.weight"].shape[0]
+    prefix = f"{name}."
+    return np.stack(
+        [
+            network({k: t[i] for k, t in tensors.items() if k.startswith(prefix)}, name, inputs)[:, 0]
+            for i in range(count)
+        ]
+    )
+
+
+def _gaussian(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    mean = np.tanh(network(tensors, "actor", inputs))
+    if generator is None:
+        return mean
+    return mean + np.exp(tensors["log_std"]) * generator.standard_normal(mean.shape, dtype=np.float32)
+
+
+ACTORS: dict[str, Callable[[Tensors, np.ndarray, np.random.Generator | None], np.ndarray]] = {"gaussian": _gaussian}
+"""How each kind of policy acts: (tensors, normalised observations, generator or None) → actions in ±1 units."""

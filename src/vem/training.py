@@ -1,0 +1,157 @@
+"""The only training loop: a generator over compiled chunks of updates.
+
+Several members (seeds, and values of swept settings) train side by side in one program, as a vmapped axis. The keys
+of an update depend on the seed, the stage and the update's number alone, so the result does not depend on where the
+loop was cut into chunks, stopped or resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vem.algorithms.base import Algorithm, Memory, Rows, Stage, State, draw
+from vem.errors import DivergenceError
+
+LONGEST_CHUNK = 1000
+"""Updates between two reports at most."""
+
+
+class Member(NamedTuple):
+    """One trained policy of a run: its seed and its values of the swept settings."""
+
+    seed: int
+    swept: dict[str, float]
+
+    @property
+    def name(self) -> str:
+        """Unique in a run and fit for a file name, e.g. ``seed0`` or ``seed0-expectile0.3``."""
+        return "-".join([f"seed{self.seed}", *(f"{k.replace('_', '-')}{v:g}" for k, v in self.swept.items())])
+
+
+class Snapshot(NamedTuple):
+    """Where a run stands: all that the rest of it depends on. Leading axis of the arrays: members."""
+
+    stage: int
+    done: int
+    """Updates done in this stage."""
+    state: State
+    memory: Memory
+
+
+class Progress(NamedTuple):
+    """What a chunk did. The arrays of ``snapshot`` are given to the next chunk: use or copy them before going on."""
+
+    stage: Stage
+    updates: int
+    """Updates done in the whole run."""
+    num_updates: int
+    metrics: dict[str, np.ndarray]
+    """Means over the chunk's updates, one entry a member."""
+    snapshot: Snapshot
+
+
+def start(algorithm: Algorithm, members: Sequence[Member], swept: dict[str, float]) -> Snapshot:
+    """The state before the first update. ``swept`` holds the values of sweepable settings that the members share."""
+    keys = _keys(members)
+    names = list(swept)
+    values = {name: jnp.asarray([m.swept.get(name, swept[name]) for m in members], jnp.float32) for name in names}
+    state = jax.jit(jax.vmap(algorithm.init))(jax.vmap(lambda key: jax.random.fold_in(key, 2**31 - 1))(keys), values)
+    return Snapshot(0, 0, state, _empty(algorithm.stages[0], len(members)))
+
+
+def train(
+    algorithm: Algorithm,
+    rows: Rows,
+    members: Sequence[Member],
+    snapshot: Snapshot,
+    largest_value: float = float("inf"),
+) -> Iterator[Progress]:
+    """Train from ``snapshot`` to the end, yielding after each chunk.
+
+    Raises DivergenceError when a metric stops being finite or ``value_largest`` exceeds ``largest_value``.
+    """
+    keys = _keys(members)
+    num_updates = sum(stage.num_updates for stage in algorithm.stages)
+    before = sum(stage.num_updates for stage in algorithm.stages[: snapshot.stage])
+    first, done, state, memory = snapshot
+    for index in range(first, len(algorithm.stages)):
+        stage = algorithm.stages[index]
+        if index > first:
+            done, memory = 0, _empty(stage, len(members))
+        run_chunk = compile_chunk(stage)
+        stage_keys = jax.vmap(lambda key, index=index: jax.random.fold_in(key, index))(keys)
+        while done < stage.num_updates:
+            count, refresh_index = _next_chunk(stage, done)
+            state, memory, metrics = run_chunk(state, memory, rows, stage_keys, done, count, refresh_index)
+            done += count
+            metrics = {name: np.asarray(values) for name, values in metrics.items()}
+            _check(metrics, members, stage, before + done, largest_value)
+            yield Progress(stage, before + done, num_updates, metrics, Snapshot(index, done, state, memory))
+        before += stage.num_updates
+
+
+def compile_chunk(stage: Stage) -> Any:
+    """The stage's one program: (state, memory, rows, keys, done, count, refresh or −1) → (state, memory, metrics)."""
+
+    def member_chunk(
+        state: State, memory: Memory, rows: Rows, key: jax.Array, done: Any, count: Any, refresh_index: Any
+    ):
+        refresh_key = jax.random.fold_in(jax.random.fold_in(key, 1), done)
+        state, memory = jax.lax.cond(
+            refresh_index >= 0,
+            lambda state, memory: stage.refresh(state, memory, rows, refresh_index, refresh_key),
+            lambda state, memory: (state, memory),
+            state,
+            memory,
+        )
+        update_key = jax.random.fold_in(key, 0)
+
+        def step(index: jax.Array, carry: tuple[State, dict[str, jax.Array]]) -> tuple[State, dict[str, jax.Array]]:
+            state, sums = carry
+            draw_key, key = jax.random.split(jax.random.fold_in(update_key, done + index))
+            batch = draw(rows, stage.batch_size, draw_key)
+            state, metrics = stage.update(state, memory, batch, key)
+            return state, jax.tree.map(jnp.add, sums, metrics)
+
+        shapes = jax.eval_shape(lambda: stage.update(state, memory, draw(rows, stage.batch_size, key), key)[1])
+        zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        state, sums = jax.lax.fori_loop(0, count, step, (state, zeros))
+        return state, memory, jax.tree.map(lambda total: total / count, sums)
+
+    return jax.jit(jax.vmap(member_chunk, (0, 0, None, 0, None, None, None)), donate_argnums=(0, 1))
+
+
+def _next_chunk(stage: Stage, done: int) -> tuple[int, int]:
+    """How many updates the chunk at ``done`` has, and the number of its refresh, or −1 for none."""
+    period = stage.updates_per_refresh or stage.num_updates
+    refresh_index = done // period if done % period == 0 else -1
+    in_period = done % period
+    until = min(in_period + LONGEST_CHUNK - in_period % LONGEST_CHUNK, period)
+    return min(until - in_period, stage.num_updates - done), refresh_index
+
+
+def _keys(members: Sequence[Member]) -> jax.Array:
+    return jnp.stack([jax.random.key(member.seed) for member in members])
+
+
+def _empty(stage: Stage, num_members: int) -> Memory:
+    return jax.tree.map(lambda leaf: jnp.zeros((num_members, *leaf.shape), leaf.dtype), jax.eval_shape(stage.empty))
+
+
+def _check(
+    metrics: dict[str, np.ndarray], members: Sequence[Member], stage: Stage, updates: int, largest: float
+) -> None:
+    for name, values in metrics.items():
+        broken = np.flatnonzero(~np.isfinite(values) | ((values > largest) if name == "value_largest" else False))
+        if broken.size:
+            member = members[int(broken[0])]
+            raise DivergenceError(
+                f"training diverged: {name} of {member.name} is {values[broken[0]]:.4g} at update {updates} "
+                f"(stage {stage.name}; values stay below {largest:.4g}); try a smaller --expectile, a smaller "
+                "learning rate, or a smaller --target-rate, and look at the rewards with `vem data describe`"
+            )
