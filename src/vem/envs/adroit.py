@@ -1,59 +1,86 @@
-"""The Adroit hand with D4RL's rewards and endings, around gymnasium-robotics' AdroitHand environments."""
+"""The Adroit hand with D4RL's rewards and endings, around gymnasium-robotics' AdroitHand environments.
+
+The dense rewards are written out here: those of gymnasium-robotics had the sign of 0.1·‖palm − object‖ flipped for
+door, hammer and relocate in some releases and not in others, under the same environment ids.
+"""
 
 from __future__ import annotations
 
 import importlib
+import math
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
-import numpy as np
 
 from vem.envs.robotics import import_robotics
 
 _PEN_DROPPED = 0.075
 
 
-class PalmDistanceCost(gymnasium.Wrapper):
-    """Door, hammer, relocate: −0.1·‖palm − object‖ in the reward, as in D4RL.
+def door_reward(hand: Any) -> float:
+    """−0.1·‖palm − handle‖ − 0.1·(angle − 1.57)² − 10⁻⁵·‖q̇‖², +2, +8, +10 above angles of 0.2, 1, 1.35."""
+    data = hand.data
+    angle = float(data.qpos[hand.door_hinge_addrs])
+    reach = math.dist(data.site_xpos[hand.grasp_site_id], data.site_xpos[hand.handle_site_id])
+    cost = 0.1 * reach + 0.1 * (angle - 1.57) ** 2 + 1e-5 * float(data.qvel @ data.qvel)
+    return 2 * (angle > 0.2) + 8 * (angle > 1.0) + 10 * (angle > 1.35) - cost
 
-    gymnasium-robotics' dense reward has +0.1·‖palm − object‖, so twice the distance is taken off.
+
+def hammer_reward(hand: Any) -> float:
+    """−0.1·‖palm − hammer‖ − ‖head − nail‖ − 10·‖nail − goal‖ − 0.01·‖q̇‖.
+
+    +2 for a lifted hammer, +25 and +75 for a nail within 0.02 and 0.01 of its goal.
     """
+    data = hand.data
+    palm, head = data.site_xpos[hand.S_grasp_site_id], data.site_xpos[hand.tool_site_id]
+    nail, goal = data.site_xpos[hand.target_obj_site_id], data.site_xpos[hand.goal_site_id]
+    hammer = data.xpos[hand.obj_body_id]
+    depth = math.dist(nail, goal)
+    cost = 0.1 * math.dist(palm, hammer) + math.dist(head, nail) + 10 * depth + 0.01 * math.hypot(*data.qvel)
+    is_lifted = hammer[2] > 0.04 and head[2] > 0.04
+    return 2 * is_lifted + 25 * (depth < 0.02) + 75 * (depth < 0.01) - cost
 
-    def __init__(self, env: gymnasium.Env, palm_to_object: str):
+
+def relocate_reward(hand: Any) -> float:
+    """−0.1·‖palm − ball‖; off the table 1 − 0.5·‖palm − target‖ − 0.5·‖ball − target‖.
+
+    +10 and +20 for a ball within 0.1 and 0.05 of its target.
+    """
+    data = hand.data
+    ball = data.xpos[hand.obj_body_id]
+    palm, target = data.site_xpos[hand.S_grasp_site_id], data.site_xpos[hand.target_obj_site_id]
+    distance = math.dist(ball, target)
+    carrying = (ball[2] > 0.04) * (1 - 0.5 * math.dist(palm, target) - 0.5 * distance)
+    return float(carrying + 10 * (distance < 0.1) + 20 * (distance < 0.05) - 0.1 * math.dist(palm, ball))
+
+
+class DenseReward(gymnasium.Wrapper):
+    """The environment with another reward, a function of the simulated hand after the step."""
+
+    def __init__(self, env: gymnasium.Env, reward: Callable[[Any], float]):
         super().__init__(env)
-        self._palm_to_object = _DISTANCES[palm_to_object]
+        self._reward = reward
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Advance one step with D4RL's reward."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        reward = float(reward) - 0.2 * float(np.linalg.norm(self._palm_to_object(self.env.unwrapped)))
-        return observation, reward, terminated, truncated, _plain(info)
+        """Advance one step."""
+        observation, _, terminated, truncated, info = self.env.step(action)
+        reward = float(self._reward(self.env.unwrapped))
+        return observation, reward, terminated, truncated, info | {"success": bool(info["success"])}
 
 
 class EndWhenDropped(gymnasium.Wrapper):
-    """Pen: the episode ends when the pen falls below the hand (object z < 0.075), as in D4RL."""
+    """Pen: the episode ends when the pen falls below the hand (z < 0.075)."""
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Advance one step with D4RL's ending."""
+        """Advance one step."""
         observation, reward, _, truncated, info = self.env.step(action)
         hand: Any = self.env.unwrapped
-        dropped = bool(hand.data.xpos[hand.obj_body_id, 2] < _PEN_DROPPED)
-        return observation, float(reward), dropped, truncated, _plain(info)
+        is_dropped = bool(hand.data.xpos[hand.obj_body_id, 2] < _PEN_DROPPED)
+        return observation, float(reward), is_dropped, truncated, info | {"success": bool(info["success"])}
 
 
-def _door_distance(hand: Any) -> np.ndarray:
-    return hand.data.site_xpos[hand.grasp_site_id] - hand.data.site_xpos[hand.handle_site_id]
-
-
-def _tool_distance(hand: Any) -> np.ndarray:
-    return hand.data.site_xpos[hand.S_grasp_site_id] - hand.data.xpos[hand.obj_body_id]
-
-
-_DISTANCES = {"door": _door_distance, "hammer": _tool_distance, "relocate": _tool_distance}
-
-
-def _plain(info: dict[str, Any]) -> dict[str, Any]:
-    return info | {"success": bool(info["success"])}
+_REWARDS = {"door": door_reward, "hammer": hammer_reward, "relocate": relocate_reward}
 
 
 def make_adroit(task: str, **kwargs: Any) -> gymnasium.Env:
@@ -61,4 +88,4 @@ def make_adroit(task: str, **kwargs: Any) -> gymnasium.Env:
     import_robotics()
     module = importlib.import_module(f"gymnasium_robotics.envs.adroit_hand.adroit_{task}")
     env = getattr(module, f"AdroitHand{task.capitalize()}Env")(reward_type="dense", **kwargs)
-    return EndWhenDropped(env) if task == "pen" else PalmDistanceCost(env, task)
+    return EndWhenDropped(env) if task == "pen" else DenseReward(env, _REWARDS[task])

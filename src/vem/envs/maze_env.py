@@ -68,9 +68,7 @@ class MazeEnv(MujocoEnv):
             self.render()
         return observation, float(success), success, False, {"success": success, "goal": self.goal.copy()}
 
-    def reset(
-        self, *, seed: int | None = None, options: dict | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Draw a start and a goal."""
         observation, info = super().reset(seed=seed, options=options)
         self.goal = self.draw_goal()

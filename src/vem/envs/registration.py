@@ -83,12 +83,6 @@ def _unknown(environment: str) -> str:
     known = {name.lower(): name for name in (*gymnasium.registry, *TASKS, *_ENVIRONMENTS)}
     wanted = environment.lower()
     close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
-    close += [
-        key for key in difflib.get_close_matches(f"vem/{wanted}", known, n=2, cutoff=0.6) if key not in close
-    ]
-    hint = (
-        f"Did you mean {', '.join(known[key] for key in close)}?"
-        if close
-        else "See `vem.envs.environment_ids()`."
-    )
+    close += [key for key in difflib.get_close_matches(f"vem/{wanted}", known, n=2, cutoff=0.6) if key not in close]
+    hint = f"Did you mean {', '.join(known[key] for key in close)}?" if close else "See `vem.envs.environment_ids()`."
     return f"No environment or benchmark task is called {environment!r}. {hint}"

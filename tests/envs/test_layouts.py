@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+
+from vem.envs import maze_layout
+from vem.errors import SimulatorError
+
+NAMES = [f"vem/{robot}-{maze}-v0" for robot in ("AntMaze", "PointMaze") for maze in ("UMaze", "Medium", "Large")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_geometry_agrees_with_itself(name):
+    layout = maze_layout(name)
+    assert layout.walls[0].all()
+    assert layout.walls[:, 0].all()
+    assert layout.walls[-1].all()
+    assert layout.walls[:, -1].all()
+    assert not layout.walls[layout.start_cell]
+    assert not layout.walls[layout.goal_cell]
+    for cell in layout.free_cells:
+        assert layout.cell(*layout.centre(cell)) == cell
+    assert layout.cell(*layout.start) == layout.start_cell
+    assert layout.cell(*layout.goal) == layout.goal_cell
+    left, right, bottom, top = layout.extent
+    rows, columns = layout.walls.shape
+    assert right - left == pytest.approx(columns * layout.cell_size)
+    assert top - bottom == pytest.approx(rows * layout.cell_size)
+    rectangles = layout.wall_rectangles
+    assert len(rectangles) == layout.walls.sum()
+    assert rectangles[:, 0].min() == pytest.approx(left)
+    assert (rectangles[:, 1] + rectangles[:, 3]).max() == pytest.approx(top)
+
+
+def test_antmaze_is_laid_out_as_in_d4rl():
+    layout = maze_layout("antmaze-large-diverse")
+    assert layout.walls.shape == (9, 12)
+    assert layout.start == (0.0, 0.0)
+    assert layout.cell_size == 4.0
+    assert layout.centre(layout.goal_cell) == (32.0, 24.0)
+    assert layout.goal == (32.75, 24.75)
+    assert layout.goal_radius == 0.5
+    assert maze_layout("antmaze-medium-play").centre((6, 6)) == (20.0, 20.0)
+    assert maze_layout("antmaze-umaze").centre((3, 1)) == (0.0, 8.0)
+
+
+def test_pointmaze_is_laid_out_as_in_gymnasium_robotics():
+    layout = maze_layout("pointmaze-medium")
+    assert layout.start == (-2.5, 2.5)
+    assert layout.goal == (2.5, -2.5)
+    walls = {tuple(rectangle[:2]) for rectangle in layout.wall_rectangles.tolist()}
+    assert (-4.0, 3.0) in walls
+    assert (-3.0, 2.0) not in walls
+    assert np.all(layout.wall_rectangles[:, 2:] == 1.0)
+
+
+@pytest.mark.parametrize("name", ["hopper-medium", "antmaze", "antmaze-huge-v0", "vem/AdroitDoor-v0"])
+def test_what_is_no_maze_is_refused(name):
+    with pytest.raises(SimulatorError, match="not a maze"):
+        maze_layout(name)

@@ -1,0 +1,145 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from vem import envs
+from vem.errors import SimulatorError
+from vem.scores import TASKS
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+SIZES = {
+    "AntMaze": (29, 8),
+    "AdroitDoor": (39, 28),
+    "AdroitHammer": (46, 26),
+    "AdroitRelocate": (39, 30),
+    "AdroitPen": (45, 24),
+    "Hopper": (11, 3),
+    "Walker2d": (17, 6),
+    "HalfCheetah": (17, 6),
+    "PointMaze": (4, 2),
+}
+
+
+def run_python(program, directory):
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=directory, env=environment, capture_output=True, text=True, check=True
+    )
+
+
+@pytest.mark.parametrize("environment", envs.environment_ids())
+def test_every_id_makes_an_environment_that_keeps_its_promises(environment):
+    env = envs.make(environment)
+    observation_size, action_size = SIZES[environment.removeprefix("vem/").split("-")[0]]
+    assert env.observation_space.shape == (observation_size,)
+    assert env.action_space.shape == (action_size,)
+    np.testing.assert_array_equal(env.action_space.low, -1)
+    np.testing.assert_array_equal(env.action_space.high, 1)
+    env.action_space.seed(0)
+    observation, info = env.reset(seed=3)
+    assert env.observation_space.contains(observation)
+    for _ in range(3):
+        observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        assert env.observation_space.contains(observation)
+        assert np.isfinite(reward)
+        assert isinstance(terminated, bool)
+        assert not truncated
+    if not environment.startswith(("vem/Hopper", "vem/Walker", "vem/Half")):
+        assert info["success"] is False
+    env.close()
+
+
+@pytest.mark.parametrize("environment", envs.environment_ids())
+def test_the_seed_decides_the_episode(environment):
+    def rollout(seed):
+        env = envs.make(environment)
+        observations = [env.reset(seed=seed)[0]]
+        actions = np.random.default_rng(0).uniform(-1, 1, (5, *env.action_space.shape)).astype(np.float32)
+        for action in actions:
+            observations.append(env.step(action)[0])
+        return np.array(observations)
+
+    np.testing.assert_array_equal(rollout(1), rollout(1))
+    assert np.any(rollout(1) != rollout(2))
+
+
+def test_every_task_has_an_environment_with_its_limit():
+    for task in TASKS.values():
+        assert task.environment in envs.environment_ids()
+    for name, limit in {
+        "antmaze-umaze-v2": 700,
+        "antmaze-large-play": 1000,
+        "pen-human-v1": 100,
+        "door-cloned": 200,
+    }.items():
+        env = envs.make(name)
+        assert env.spec is not None
+        assert env.spec.max_episode_steps == limit
+
+
+def test_an_episode_is_cut_at_its_limit():
+    env = envs.make("pointmaze-umaze", max_episode_steps=4)
+    env.reset(seed=0)
+    cuts = [env.step(np.zeros(2))[3] for _ in range(4)]
+    assert cuts == [False, False, False, True]
+
+
+def test_registering_twice_is_harmless_and_gymnasium_knows_the_ids():
+    envs.register()
+    envs.register()
+    env = gymnasium.make("vem/PointMaze-Large-v0")
+    assert env.observation_space.shape == (4,)
+
+
+@pytest.mark.parametrize("other", ["CartPole-v1", "AdroitHandDoor-v1"])
+def test_ids_of_other_packages_are_made_too(other):
+    assert envs.make(other).spec.id == other
+
+
+@pytest.mark.parametrize(
+    ("wrong", "suggestion"),
+    [
+        ("vem/AntMaze-Umaz-v0", "vem/AntMaze-UMaze-v0"),
+        ("antmaze-medum-play", "antmaze-medium-play"),
+        ("AntMaze-Medium-v0", "vem/AntMaze-Medium-v0"),
+        ("completely different", "environment_ids"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_close_ones(wrong, suggestion):
+    with pytest.raises(SimulatorError, match=suggestion) as caught:
+        envs.make(wrong)
+    assert repr(wrong) in str(caught.value)
+
+
+def test_a_wrong_argument_is_a_clear_error():
+    with pytest.raises(SimulatorError, match="colour"):
+        envs.make("hopper-medium", colour="red")
+
+
+@pytest.mark.parametrize("module", ["mujoco", "gymnasium_robotics"])
+def test_a_missing_simulator_is_a_clear_error(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SimulatorError, match="pip install"):
+        envs.make("door-human")
+
+
+def test_importing_loads_and_registers_nothing(tmp_path):
+    program = "import sys, vem.envs; print({'mujoco', 'gymnasium', 'gymnasium_robotics'} & set(sys.modules))"
+    assert run_python(program, tmp_path).stdout.strip() == "set()"
+
+
+def test_environments_print_nothing_and_leave_no_files(tmp_path):
+    program = (
+        "import warnings; warnings.simplefilter('error'); from vem import envs\n"
+        "for name in ('halfcheetah-medium', 'walker2d-medium', 'door-human', 'antmaze-umaze', 'pointmaze-umaze'):\n"
+        "    env = envs.make(name); env.reset(seed=0); env.step(env.action_space.sample()); env.close()"
+    )
+    run = run_python(program, tmp_path)
+    assert (run.stdout, run.stderr) == ("", "")
+    assert list(tmp_path.iterdir()) == []
