@@ -22,9 +22,7 @@ def steps(num_rows=6, **flags):
 def shape_of(dataset):
     """Each row's observation, with ``t`` after a terminal step and ``|`` before a final observation."""
     words = []
-    for observation, valid, terminal in zip(
-        dataset.observations[:, 0], dataset.valid, dataset.terminal, strict=True
-    ):
+    for observation, valid, terminal in zip(dataset.observations[:, 0], dataset.valid, dataset.terminal, strict=True):
         words.append(f"{observation:g}{'t' if terminal else ''}" if valid else f"|{observation:g}")
     return " ".join(words)
 

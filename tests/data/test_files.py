@@ -13,9 +13,7 @@ from vem.errors import DataError, DataWarning
 SHARED = Path(__file__).parents[2] / "../shared/data"
 SMALL = ["antmaze-umaze", "door-human", "pen-expert", "hopper-medium", "halfcheetah-medium"]
 LARGE = ["antmaze-medium-play", "antmaze-large-diverse", "door-expert", "hammer-expert", "pen-human"]
-needs_benchmark = pytest.mark.skipif(
-    not SHARED.is_dir(), reason="the benchmark files are not on this machine"
-)
+needs_benchmark = pytest.mark.skipif(not SHARED.is_dir(), reason="the benchmark files are not on this machine")
 
 
 def columns(num_rows=50, **extra):
@@ -158,6 +156,13 @@ def null_column(path):
     return write_hdf5(path / "a.hdf5", columns(observations=h5py.Empty("f4")))
 
 
+def impossible_size(path):
+    with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
+        del file["rewards"]
+        file.create_dataset("rewards", (2**40,), "f4", chunks=(1024,))
+    return path / "a.hdf5"
+
+
 def dangling_link(path):
     with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
         del file["rewards"]
@@ -202,6 +207,7 @@ def single_array(path):
         (text_column, "'rewards' holds bytes"),
         (text_of_any_length, "'actions' holds Python objects"),
         (null_column, r"'observations' has shape \(\)"),
+        (impossible_size, "'rewards' claims shape .* damaged"),
         (dangling_link, "'rewards' (is missing|cannot be read)"),
         (truncated_npz, "damaged or cut short"),
         (npz_with_objects, "'actions' holds Python objects, which are never unpickled"),

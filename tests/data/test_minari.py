@@ -76,9 +76,7 @@ def test_dict_observations_are_flattened_by_sorted_keys():
     space = gym.spaces.Dict(
         {
             "observation": Box(-99, 99, (2,), np.float32),
-            "achieved": gym.spaces.Dict(
-                {"b": Box(-99, 99, (1,), np.float32), "a": Box(-99, 99, (1,), np.float32)}
-            ),
+            "achieved": gym.spaces.Dict({"b": Box(-99, 99, (1,), np.float32), "a": Box(-99, 99, (1,), np.float32)}),
         }
     )
     write([episode(0, 2, observations=observations)], observation_space=space)

@@ -1,6 +1,6 @@
+import h5py
 import numpy as np
 import pytest
-from test_files import columns, write_hdf5
 
 from vem.data import load
 from vem.data.sources import dataset_files, search_directories
@@ -17,9 +17,21 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "home"
 
 
-def put(directory, name, rewards=1.0):
+def put(directory, name, reward=1.0):
+    """Write 50 steps in five recordings, each step with the same reward."""
+    columns = {
+        "observations": np.linspace(0, 1, 50)[:, None],
+        "actions": np.linspace(-1, 1, 50)[:, None],
+        "rewards": np.full(50, reward),
+        "timeouts": np.arange(50) % 10 == 9,
+    }
     directory.mkdir(parents=True, exist_ok=True)
-    write_hdf5(directory / name, columns(rewards=np.full(50, rewards)))
+    if name.endswith(".npz"):
+        np.savez(directory / name, **columns)
+        return
+    with h5py.File(directory / name, "w") as file:
+        for column, values in columns.items():
+            file[column] = values
 
 
 def test_names_are_looked_up_in_order(tmp_path, monkeypatch, home):
@@ -49,10 +61,7 @@ def test_names_are_looked_up_in_order(tmp_path, monkeypatch, home):
     ],
 )
 def test_d4rls_own_file_names_are_known(tmp_path, file, name, environment):
-    if file.endswith(".npz"):
-        np.savez(tmp_path / file, **columns())
-    else:
-        put(tmp_path, file)
+    put(tmp_path, file)
     info = load(name, data_dir=tmp_path).info
     assert (info.name, info.environment, info.source) == (name, environment, str(tmp_path / file))
     assert load(tmp_path / file).info.environment == environment

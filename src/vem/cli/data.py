@@ -39,9 +39,7 @@ def register(verbs: Any) -> None:
         formatter_class=text,
     )
     describe.add_argument("dataset", metavar="DATASET", help="what to describe (see below)")
-    describe.add_argument(
-        "--plot", metavar="FILE.png", help="also draw returns, lengths, rewards and coverage"
-    )
+    describe.add_argument("--plot", metavar="FILE.png", help="also draw returns, lengths, rewards and coverage")
     describe.add_argument(
         "--split",
         default="terminals",
@@ -81,9 +79,7 @@ def register(verbs: Any) -> None:
     make.add_argument("--rows", type=_positive, help="steps to record (default 150000)")
     make.add_argument("--seed", type=int, default=0, help="seed of the recording (default 0)")
     where = make.add_mutually_exclusive_group()
-    where.add_argument(
-        "--out", metavar="FILE.hdf5", help="file to write (default MAZE.hdf5 in this directory)"
-    )
+    where.add_argument("--out", metavar="FILE.hdf5", help="file to write (default MAZE.hdf5 in this directory)")
     where.add_argument("--minari", metavar="ID", help="write a local Minari dataset with this id instead")
     make.set_defaults(run=run_make)
 
@@ -128,9 +124,7 @@ def run_list(options: argparse.Namespace) -> None:
     directories = search_directories(options.data_dir)
     if options.json:
         places = [{"path": str(path), "exists": path.is_dir()} for path in directories]
-        print(
-            json.dumps({"directories": places, "datasets": [entry._asdict() for entry in entries]}, indent=2)
-        )
+        print(json.dumps({"directories": places, "datasets": [entry._asdict() for entry in entries]}, indent=2))
         return
     _print_table(
         "datasets",

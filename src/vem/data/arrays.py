@@ -62,9 +62,7 @@ def from_arrays(
 
     recording_ends, successor_known = _recordings(states, successors, ends, limits, split, teleports, found)
     terminal_rows = np.zeros(num_rows, np.bool_) if ends is None else ends
-    layout = episodes.lay_out(
-        terminal_rows, recording_ends, successor_known, split=split, time_limit=time_limit
-    )
+    layout = episodes.lay_out(terminal_rows, recording_ends, successor_known, split=split, time_limit=time_limit)
     if not layout.valid.any():
         raise DataError(
             f"no valid transition in {num_rows} rows: each step is the last of its recording and has no "
@@ -169,7 +167,6 @@ def _successors(values: Any, states: Column) -> Column:
     checks.require_length(column, states.num_rows)
     if column.shape != states.shape:
         raise DataError(
-            f"column 'next_observations' has shape {column.shape}, 'observations' {states.shape}; they "
-            "must agree."
+            f"column 'next_observations' has shape {column.shape}, 'observations' {states.shape}; they must agree."
         )
     return column

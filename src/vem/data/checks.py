@@ -50,9 +50,7 @@ def require_vector(column: Column, num_rows: int) -> np.ndarray:
     """The whole column in its own type with shape (rows,); (rows, 1) is accepted."""
     shape = column.shape
     if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
-        raise DataError(
-            f"column '{column.name}' has shape {shape}, expected ({num_rows},); give one number per step."
-        )
+        raise DataError(f"column '{column.name}' has shape {shape}, expected ({num_rows},); give one number per step.")
     require_length(column, num_rows)
     return column.read(0, num_rows).reshape(num_rows)
 
@@ -79,8 +77,9 @@ class FiniteCheck:
     def see(self, start: int, block: np.ndarray) -> None:
         """Take note of one float32 block that begins at row ``start``."""
         # A float64 sum of finite float32 values is finite, and much cheaper than a look at each value.
-        if np.isfinite(block.sum(dtype=np.float64)):
-            return
+        with np.errstate(invalid="ignore"):
+            if np.isfinite(block.sum(dtype=np.float64)):
+                return
         bad = ~np.isfinite(block.reshape(len(block), -1)).all(axis=1)
         if self.count == 0:
             self.first = start + int(np.argmax(bad))

@@ -25,6 +25,7 @@ class Column:
         _require_numbers(name, self.values.dtype)
         # An HDF5 dataset without a dataspace has no shape at all.
         self.shape: tuple[int, ...] = self.values.shape or ()
+        self.block_rows = self._block_rows()
 
     @property
     def num_rows(self) -> int:
@@ -35,13 +36,13 @@ class Column:
         """The rows from ``start`` up to ``stop``, in the column's own type."""
         try:
             return np.asarray(self.values[start:stop])
-        except (OSError, RuntimeError, ValueError, TypeError, KeyError, MemoryError) as error:
+        except Exception as error:  # whatever the library that holds the file makes of damaged bytes
             raise DataError(
                 f"column '{self.name}': rows {start} to {stop} cannot be read ({_first_line(error)}). "
                 "The file is damaged; copy or download it again."
             ) from None
 
-    def block_rows(self) -> int:
+    def _block_rows(self) -> int:
         """Rows of a block: about eight megabytes, in whole chunks of a compressed file."""
         row_bytes = max(1, self.values.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64)))
         rows = max(1, BLOCK_BYTES // row_bytes)
@@ -50,7 +51,7 @@ class Column:
 
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """First row and float32 values of each block; rows that are not finite come as they are."""
-        step = self.block_rows()
+        step = self.block_rows
         for start in range(0, self.num_rows, step):
             yield start, as_float32(self.read(start, min(start + step, self.num_rows)))
 
@@ -58,7 +59,7 @@ class Column:
         """``column[index]`` as float32 for a non-decreasing ``index``, reading each block at most once."""
         if output is None:
             output = np.empty((len(index), *self.shape[1:]), np.float32)
-        step = self.block_rows()
+        step = self.block_rows
         starts = range(0, self.num_rows, step)
         limits = np.searchsorted(index, [*starts, self.num_rows])
         for start, first, last in zip(starts, limits[:-1], limits[1:], strict=True):

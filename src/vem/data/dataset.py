@@ -100,9 +100,7 @@ class Dataset:
     @property
     def num_bytes(self) -> int:
         """Bytes of all rows."""
-        return sum(
-            a.nbytes for a in (self.observations, self.actions, self.rewards, self.valid, self.terminal)
-        )
+        return sum(a.nbytes for a in (self.observations, self.actions, self.rewards, self.valid, self.terminal))
 
     def fingerprint(self) -> str:
         """SHA-256 of the rows themselves: equal exactly when training would see the same numbers."""

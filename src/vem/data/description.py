@@ -127,9 +127,7 @@ def describe(dataset: Dataset) -> Description:
     )
 
 
-def _remarks(
-    dataset: Dataset, lengths: np.ndarray, same_transitions: int, same_episodes: int
-) -> Iterator[str]:
+def _remarks(dataset: Dataset, lengths: np.ndarray, same_transitions: int, same_episodes: int) -> Iterator[str]:
     single = float(np.mean(lengths == 1))
     if dataset.num_episodes > 1 and single > 0.2 and dataset.info.rules.get("split") == "terminals":
         yield (

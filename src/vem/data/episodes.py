@@ -46,9 +46,7 @@ def jump_thresholds(observations: Column) -> np.ndarray:
         starts = np.linspace(0, num_rows - STRETCH_ROWS, NUM_STRETCHES).astype(int)
         stretches = [(start, start + STRETCH_ROWS) for start in starts]
     with np.errstate(all="ignore"):
-        steps = [
-            np.abs(np.diff(observations.read(*stretch).astype(np.float32), axis=0)) for stretch in stretches
-        ]
+        steps = [np.abs(np.diff(observations.read(*stretch).astype(np.float32), axis=0)) for stretch in stretches]
         quantile = np.quantile(np.concatenate(steps), JUMP_QUANTILE, axis=0) if num_rows > 1 else np.zeros(1)
     return np.where(quantile > 0, JUMP_FACTOR * quantile, np.inf).astype(np.float32)
 

@@ -15,9 +15,7 @@ def require_file(path: Path) -> None:
     """Refuse what is not a readable file with something in it."""
     if path.is_dir():
         inside = sorted(child.name for child in path.iterdir() if child.suffix in (".hdf5", ".h5", ".npz"))
-        hint = (
-            f"give one of its files: {', '.join(inside[:8])}" if inside else "it holds no .hdf5 or .npz file"
-        )
+        hint = f"give one of its files: {', '.join(inside[:8])}" if inside else "it holds no .hdf5 or .npz file"
         raise DataError(f"{path}: is a directory; {hint}.")
     try:
         with path.open("rb") as file:

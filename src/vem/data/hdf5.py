@@ -19,6 +19,8 @@ from vem.errors import DataError
 NEEDED = ("observations", "actions", "rewards")
 OPTIONAL = ("terminals", "timeouts", "next_observations")
 CONSTANT = "infos/goal"
+MOST_COMPRESSION = 5_000
+"""Beyond any real file: gzip reaches a thousand on constant data. Larger claims come from damaged headers."""
 
 
 def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
@@ -29,10 +31,7 @@ def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
     path = Path(path)
     require_file(path)
     with located(str(path)), _opened(path) as file:
-        columns = {key: _column(file, key) for key in (*NEEDED, *OPTIONAL)}
-        missing = [key for key in NEEDED if columns[key] is None]
-        if missing:
-            raise DataError(f"column '{missing[0]}' is missing; {_contents(file)}")
+        columns = _columns(file)
         rules.setdefault("name", path.stem)
         rules.setdefault("environment", task_environment(rules["name"]))
         return from_arrays(**columns, source=str(path), metadata=_metadata(file), **rules)
@@ -54,28 +53,35 @@ def _opened(path: Path) -> Iterator[Any]:
         yield file
 
 
+def _columns(file: Any) -> dict[str, Column | None]:
+    """The columns that the file has, not yet read."""
+    key = ""
+    try:
+        columns = {}
+        for key in (*NEEDED, *OPTIONAL):
+            columns[key] = _column(file, key)
+        missing = [needed for needed in NEEDED if columns[needed] is None]
+        if missing:
+            raise DataError(f"column '{missing[0]}' is missing; {_contents(file)}")
+        return columns
+    except DataError:
+        raise
+    except Exception as error:  # whatever h5py makes of damaged bytes
+        raise DataError(f"column '{key}' cannot be read ({error}); copy or download the file again.") from None
+
+
 def _column(file: Any, key: str) -> Column | None:
     import h5py
 
-    try:
-        found = file.get(key)
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise DataError(
-            f"column '{key}' cannot be read ({error}); copy or download the file again."
-        ) from None
+    found = file.get(key)
     if found is None:
         return None
-    if not isinstance(found, h5py.Dataset):
-        raise DataError(
-            f"column '{key}' is a group ({', '.join(list(found)[:5])}), not an array; join its parts into "
-            "one."
-        )
-    try:
+    if isinstance(found, h5py.Dataset):
+        if found.size and found.nbytes > MOST_COMPRESSION * file.id.get_filesize():
+            raise DataError(f"column '{key}' claims shape {found.shape}, more than the file can hold; it is damaged.")
         return Column(key, found)
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise DataError(
-            f"column '{key}' cannot be read ({error}); copy or download the file again."
-        ) from None
+    parts = ", ".join(list(found)[:5]) if isinstance(found, h5py.Group) else "a type"
+    raise DataError(f"column '{key}' is a group ({parts}), not an array; join its parts into one.")
 
 
 def _contents(file: Any) -> str:
@@ -90,25 +96,21 @@ def _metadata(file: Any) -> dict[str, Any]:
     import h5py
 
     facts: dict[str, Any] = {}
-    unreadable = (OSError, RuntimeError, KeyError, ValueError, TypeError)
-
-    def keep(key: str, value: Any) -> None:
-        with contextlib.suppress(*unreadable):
-            facts[key] = json_value(value)
-
-    with contextlib.suppress(*unreadable):
+    unreadable = contextlib.suppress(Exception)  # metadata is a courtesy; the columns decide
+    with unreadable:
         for key in file.attrs:
-            with contextlib.suppress(*unreadable):
-                keep(key, file.attrs[key])
-    with contextlib.suppress(*unreadable):
+            with unreadable:
+                facts[key] = json_value(file.attrs[key])
+    with unreadable:
         if isinstance(group := file.get("metadata"), h5py.Group):
             for key, found in group.items():
                 if isinstance(found, h5py.Dataset) and found.size is not None and found.size <= 64:
-                    keep(f"metadata/{key}", found[()])
-    with contextlib.suppress(*unreadable):
+                    with unreadable:
+                        facts[f"metadata/{key}"] = json_value(found[()])
+    with unreadable:
         goal = file.get(CONSTANT)
         if isinstance(goal, h5py.Dataset) and goal.ndim == 2 and len(goal) and _is_constant(goal):
-            keep(CONSTANT, goal[0])
+            facts[CONSTANT] = json_value(goal[0])
     return facts
 
 

@@ -68,9 +68,7 @@ def _open(dataset_id: str) -> Any:
     from gymnasium.spaces import Box
 
     if not isinstance(dataset.action_space, Box):
-        raise DataError(
-            f"actions are {dataset.action_space}; only vectors of real numbers (Box) are supported."
-        )
+        raise DataError(f"actions are {dataset.action_space}; only vectors of real numbers (Box) are supported.")
     return dataset
 
 
@@ -118,9 +116,7 @@ def _episodes(dataset: Any) -> Iterator[Any]:
     try:
         yield from dataset.iterate_episodes()
     except (OSError, KeyError, RuntimeError, ValueError) as error:
-        raise DataError(
-            f"an episode cannot be read ({error}); the dataset is damaged, fetch it again."
-        ) from None
+        raise DataError(f"an episode cannot be read ({error}); the dataset is damaged, fetch it again.") from None
 
 
 def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:

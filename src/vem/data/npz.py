@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -46,21 +44,14 @@ def _columns(path: Path) -> dict[str, np.ndarray | None]:
             for key in (*NEEDED, *OPTIONAL):
                 columns[key] = archive.get(key)
             return columns
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        KeyError,
-        zipfile.BadZipFile,
-        zlib.error,
-        NotImplementedError,
-    ) as error:
+    except DataError:
+        raise
+    except Exception as error:  # whatever NumPy and zipfile make of damaged bytes
         if "allow_pickle" in str(error) and key:
             raise DataError(
                 f"column '{key}' holds Python objects, which are never unpickled; save plain number arrays."
             ) from None
         where = f"column '{key}'" if key else "the file"
         raise DataError(
-            f"{where} is no .npz data, or is damaged or cut short ({error or type(error).__name__}); save "
-            "it again."
+            f"{where} is no .npz data, or is damaged or cut short ({error or type(error).__name__}); save it again."
         ) from None

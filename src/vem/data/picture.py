@@ -38,9 +38,7 @@ def draw(dataset: Dataset, description: Description, path: str | Path) -> None:
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path}: the picture cannot be written ({error}); use a name that ends in .png."
-        ) from None
+        raise DataError(f"{path}: the picture cannot be written ({error}); use a name that ends in .png.") from None
 
 
 def _histogram(axes: Any, values: np.ndarray, label: str) -> None:

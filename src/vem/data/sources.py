@@ -103,9 +103,7 @@ def available(data_dir: str | Path | None = None) -> list[Available]:
 
 def _read_named(name: str, data_dir: str | Path | None, rules: dict[str, Any]) -> Dataset:
     for directory in search_directories(data_dir):
-        candidates = [
-            path for path in dataset_files(data_dir) if path.parent == directory and matches(name, path)
-        ]
+        candidates = [path for path in dataset_files(data_dir) if path.parent == directory and matches(name, path)]
         exact = [path for path in candidates if _plain(path.stem) == _plain(name)]
         found = exact or candidates
         if len(found) > 1:
@@ -121,16 +119,13 @@ def _not_found(name: str, data_dir: str | Path | None) -> str:
     from vem.scores import TASKS, find_task
 
     places = ", ".join(
-        f"{directory}{'' if directory.is_dir() else ' (absent)'}"
-        for directory in search_directories(data_dir)
+        f"{directory}{'' if directory.is_dir() else ' (absent)'}" for directory in search_directories(data_dir)
     )
     present = [path.stem for path in dataset_files(data_dir)]
     close = difflib.get_close_matches(name, dict.fromkeys([*present, *BUILT_IN, *TASKS]), n=3, cutoff=0.75)
     sentence = f"no dataset '{name}' in {places}"
     if find_task(name):
-        sentence += (
-            ": the benchmark is known, its file is not there; put it there or pass --data-dir / data_dir"
-        )
+        sentence += ": the benchmark is known, its file is not there; put it there or pass --data-dir / data_dir"
     elif close:
         sentence += f"; did you mean {' or '.join(close)}?"
     available = ", ".join([*present[:20], *BUILT_IN])
