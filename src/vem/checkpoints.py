@@ -1,4 +1,7 @@
-"""Files that are either complete or absent: safetensors and JSON, written aside, synced, renamed."""
+"""Files that are either complete or absent: safetensors and JSON, written aside, synced, renamed.
+
+JAX is imported where a pytree is taken apart: a process that only loads a policy and acts needs NumPy alone.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -25,12 +27,16 @@ KEPT = 2
 
 def flatten(tree: Any) -> dict[str, np.ndarray]:
     """The leaves of a pytree under dotted names, on the host."""
+    import jax
+
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
 
 
 def unflatten(template: Any, tensors: dict[str, np.ndarray], what: str) -> Any:
     """The pytree shaped like ``template`` with the named leaves; RunError if names, shapes or types differ."""
+    import jax
+
     leaves, structure = jax.tree_util.tree_flatten_with_path(template)
     found = []
     for path, leaf in leaves:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 VERBS = {
     "train": "train policies on a dataset",
+    "evaluate": "run the policies of a run in their environment",
     "data": "describe, list and make datasets",
     "theory": "the paper's theory: operators, lemmas and figures on random MDPs",
 }

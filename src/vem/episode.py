@@ -1,0 +1,194 @@
+"""One evaluation episode: an actor in an environment → returns, success, and values against what followed.
+
+The value-estimation error compares V(s_t) with the discounted return that followed, in V's own units:
+    G_t = Σ_{i<T−t} γⁱ·r_{t+i} + γ^{T−t}·V(s_T) if the time limit cut the episode, no last term if the task ended it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from vem.errors import SimulatorError
+from vem.policy import Policy
+
+if TYPE_CHECKING:
+    import gymnasium
+
+LONGEST_PATH = 200
+"""Points of a kept path at most."""
+DEFAULT_DISCOUNT = 0.99
+
+
+class Actor(Protocol):
+    """Anything that chooses actions: a ``Policy``, or an object of the user's."""
+
+    def act(self, observations: np.ndarray, /) -> np.ndarray:
+        """The action for one observation."""
+        ...
+
+
+ActorFactory = Callable[["gymnasium.Env", np.random.Generator], Actor]
+"""Makes the actor of one episode from the environment and the episode's own random numbers."""
+
+Environment = str | Callable[[], "gymnasium.Env"]
+"""A task's name, a Gymnasium id, or a function that makes an environment."""
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """What one episode gave. A failed one has an ``error`` and no numbers."""
+
+    member: str
+    """Whose episode: the name of a run's member, or of another actor."""
+    episode: int
+    seed: int
+    updates: int | None = None
+    """Training updates behind the policy."""
+    episode_return: float | None = None
+    """Σ r_t."""
+    discounted_return: float | None = None
+    """Σ γᵗ·r_t with the policy's discount (0.99 for actors that have none); nothing after a time limit."""
+    length: int | None = None
+    success: bool | None = None
+    """Whether any step reported ``info["success"]``; None where the environment reports none."""
+    terminated: bool | None = None
+    truncated: bool | None = None
+    value_start: float | None = None
+    """V(s_0)."""
+    target_start: float | None = None
+    """G_0, in V's units."""
+    value_mean: float | None = None
+    """Mean of V(s_t) over the episode's steps."""
+    target_mean: float | None = None
+    """Mean of G_t over the episode's steps."""
+    path: list[list[float]] | None = None
+    """x, y along the episode, at most 200 points, in mazes."""
+    error: str | None = None
+
+
+def run_episode(
+    env: gymnasium.Env,
+    actor: Actor | ActorFactory,
+    seed: int,
+    *,
+    is_stochastic: bool = False,
+    keeps_path: bool = False,
+) -> dict[str, Any]:
+    """Run one episode and return the fields of its EpisodeRecord; all randomness comes from ``seed``."""
+    act = _acting(env, actor, np.random.default_rng([seed, 1]), is_stochastic)
+    space: Any = env.action_space
+    observation, info = env.reset(seed=seed)
+    observations, rewards = [flat_observation(observation)], []
+    success = info.get("success")
+    terminated = truncated = False
+    while not (terminated or truncated):
+        action = np.clip(act(observations[-1]), space.low.ravel(), space.high.ravel())
+        observation, reward, terminated, truncated, info = env.step(action.reshape(space.shape).astype(space.dtype))
+        observations.append(flat_observation(observation))
+        rewards.append(float(reward))
+        if "success" in info:
+            success = bool(success) or bool(info["success"])
+    if not np.isfinite(rewards).all():
+        raise SimulatorError(f"the environment gave a reward that is not finite at step {_first_broken(rewards)}")
+    settings = actor.info.get("settings", {}) if isinstance(actor, Policy) else {}
+    discount = settings.get("discount", DEFAULT_DISCOUNT)
+    facts = {
+        "episode_return": float(np.sum(rewards)),
+        "discounted_return": float(discounted_returns(np.array(rewards), discount)[0]),
+        "length": len(rewards),
+        "success": None if success is None else bool(success),
+        "terminated": bool(terminated),
+        "truncated": bool(truncated) and not terminated,
+    }
+    if isinstance(actor, Policy) and actor.has_value:
+        values = np.asarray(actor.value(np.array(observations)), np.float64)
+        scaled = settings.get("reward_scale", 1.0) * np.array(rewards) + settings.get("reward_shift", 0.0)
+        targets = discounted_returns(scaled, discount, 0.0 if terminated else values[-1])
+        facts |= {
+            "value_start": float(values[0]),
+            "target_start": float(targets[0]),
+            "value_mean": float(values[:-1].mean()),
+            "target_mean": float(targets.mean()),
+        }
+    if keeps_path and is_maze(env):
+        facts["path"] = thinned_path(np.array(observations)[:, :2])
+    return facts
+
+
+def _acting(
+    env: gymnasium.Env, actor: Actor | ActorFactory, generator: np.random.Generator, is_stochastic: bool
+) -> Callable[[np.ndarray], np.ndarray]:
+    if isinstance(actor, Policy):
+        return (lambda observation: actor.act(observation, generator)) if is_stochastic else actor.act
+    if hasattr(actor, "act"):
+        return actor.act  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
+    return actor(env, generator).act  # pyright: ignore[reportCallIssue]
+
+
+def discounted_returns(rewards: np.ndarray, discount: float, tail: float = 0.0) -> np.ndarray:
+    """G_t = r_t + γ·G_{t+1} with G_T = ``tail``, for every t < T."""
+    returns = np.empty(len(rewards))
+    for t in range(len(rewards) - 1, -1, -1):
+        tail = returns[t] = rewards[t] + discount * tail
+    return returns
+
+
+def thinned_path(positions: np.ndarray) -> list[list[float]]:
+    """At most ``LONGEST_PATH`` of the positions, first and last among them, to three digits after the point."""
+    kept = np.unique(np.linspace(0, len(positions) - 1, min(len(positions), LONGEST_PATH)).round().astype(int))
+    return np.asarray(positions[kept], np.float64).round(3).tolist()
+
+
+def flat_observation(observation: Any) -> np.ndarray:
+    """The observation as one vector; dicts in the order of their sorted keys, as the data is read."""
+    if isinstance(observation, dict | tuple):
+        entries = [value for _, value in sorted(observation.items())] if isinstance(observation, dict) else observation
+        return np.concatenate([flat_observation(entry) for entry in entries])
+    return np.asarray(observation).ravel()
+
+
+def make_environment(environment: Environment) -> gymnasium.Env:
+    """The environment of a name or of a function."""
+    import gymnasium
+
+    # Every worker would repeat the same notice; the caller has seen what matters as an error.
+    gymnasium.logger.min_level = gymnasium.logger.ERROR
+    if callable(environment):
+        return environment()
+    from vem import envs
+
+    return envs.make(environment, disable_env_checker=True)
+
+
+def space_sizes(env: gymnasium.Env) -> tuple[int, int, str]:
+    """Length of a flat observation and of an action, and the environment's name."""
+    from gymnasium.spaces import Box
+    from gymnasium.spaces.utils import flatdim
+
+    name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    if not isinstance(env.action_space, Box):
+        raise SimulatorError(f"{name} takes actions {env.action_space}; policies give vectors of real numbers (Box)")
+    return flatdim(env.observation_space), flatdim(env.action_space), name
+
+
+def is_maze(env: gymnasium.Env) -> bool:
+    """Whether observations begin with a position in a maze: vem's own mazes and gymnasium-robotics'."""
+    return hasattr(env.unwrapped, "layout") or hasattr(env.unwrapped, "maze")
+
+
+def waypoint_actor(env: gymnasium.Env, generator: np.random.Generator) -> Actor:
+    """The behaviour behind the built-in PointMaze data, to be evaluated beside the policies: an ActorFactory."""
+    from vem.envs.waypoints import WaypointBehaviour
+
+    layout = getattr(env.unwrapped, "layout", None)
+    if layout is None:
+        raise SimulatorError("the waypoint controller walks vem's PointMazes only")
+    return WaypointBehaviour(layout, generator)
+
+
+def _first_broken(rewards: list[float]) -> int:
+    return int(np.flatnonzero(~np.isfinite(rewards))[0])
