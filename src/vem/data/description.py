@@ -137,8 +137,8 @@ def _remarks(dataset: Dataset, lengths: np.ndarray, same_transitions: int, same_
         )
     if same_episodes:
         yield (
-            f"{same_episodes} episodes repeat others exactly; keep the copies on one side when you hold "
-            "episodes out, or the held-out score flatters."
+            f"{same_episodes} of {dataset.num_episodes} episodes repeat others exactly; keep the copies on "
+            "one side when you hold episodes out, or the held-out score flatters."
         )
     elif same_transitions > 0.01 * dataset.num_transitions:
         yield f"{same_transitions} transitions repeat others exactly; check how the recordings were joined."

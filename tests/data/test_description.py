@@ -1,0 +1,97 @@
+import json
+
+import numpy as np
+import pytest
+
+from vem.data import describe, from_arrays
+from vem.data.picture import draw
+from vem.errors import DataError
+
+
+def dataset(**rules):
+    """Three recordings of four rows; the third repeats the first; row 4's step ended the MDP."""
+    observations = np.array([[0, 0, 7], [1, 1, 7], [2, 2, 7], [3, 3, 7]], np.float32)
+    rewards = np.array([0, 0, 1, 0], np.float32)
+    shift, bonus = np.array([10, 10, 0]), np.array([5, 0, 0, 0])
+    return from_arrays(
+        observations=np.concatenate([observations, observations + shift, observations]),
+        actions=np.tile(np.array([[-1.0, 0.1], [0, 0.2], [1, 0.3], [0.5, 0.4]]), (3, 1)),
+        rewards=np.concatenate([rewards, rewards + bonus, rewards]),
+        terminals=np.arange(12) == 4,
+        timeouts=np.arange(12) % 4 == 3,
+        **rules,
+    )
+
+
+def test_numbers_by_hand():
+    about = describe(dataset())
+    # 0 1 2 |3, then 4t |4, then 5 6 |7, then 8 9 10 |11
+    assert (about.rows, about.transitions, about.episodes) == (13, 9, 4)
+    assert (about.observation_size, about.action_size) == (3, 2)
+    assert (about.lengths.min, about.lengths.median, about.lengths.max) == (1, 2.5, 3)
+    assert (about.returns.min, about.returns.median, about.returns.mean, about.returns.max) == (1, 1, 2, 5)
+    assert (about.ended_by_terminal, about.ended_by_time_limit) == (1, 3)
+    assert (about.usual_reward, about.reward_density) == (0, 4 / 9)
+    assert (about.duplicate_transitions, about.duplicate_episodes) == (3, 1)
+    assert about.coverage.dimensions == (0, 1)
+    assert about.coverage.occupied_cells == 8 / 400
+    assert about.coverage.constant_dimensions == pytest.approx(1 / 3)
+    first, second = about.actions
+    assert (first.min, first.max, first.low, first.high, first.share_at_bounds) == (-1, 1, -1, 1, 6 / 9)
+    assert (second.max, second.share_at_bounds) == (pytest.approx(0.3), 0)
+    assert "1 of 4 episodes repeat others exactly" in about.remarks[-1]
+
+
+def test_json_holds_every_fact():
+    about = describe(dataset())
+    facts = json.loads(json.dumps(about.to_dict(), allow_nan=False))
+    assert facts["rules"]["split"] == "terminals"
+    assert facts["lengths"] == {"min": 1.0, "median": 2.5, "mean": 2.25, "max": 3.0}
+    assert len(facts["actions"]) == 2
+    assert facts["coverage"]["dimensions"] == [0, 1]
+
+
+def test_a_repeat_counts_only_if_all_of_it_is_the_same():
+    columns = {
+        "observations": np.array([[0.0], [1], [2], [0], [1], [2]]),
+        "actions": np.zeros((6, 1)),
+        "rewards": np.array([1.0, 1, 1, 1, 1, 1]),
+        "timeouts": np.array([0, 0, 1, 0, 0, 1]),
+    }
+    assert describe(from_arrays(**columns)).duplicate_episodes == 1
+    assert describe(from_arrays(**columns)).duplicate_transitions == 2
+    columns["observations"][5] = 3
+    assert describe(from_arrays(**columns)).duplicate_episodes == 0
+    assert describe(from_arrays(**columns)).duplicate_transitions == 1
+    columns["rewards"][3] = 2
+    assert describe(from_arrays(**columns)).duplicate_transitions == 0
+
+
+def test_runs_of_terminals_are_remarked():
+    columns = {
+        "observations": np.arange(20.0)[:, None],
+        "actions": np.zeros((20, 1)),
+        "rewards": np.arange(20) >= 10.0,
+        "terminals": np.arange(20) >= 10,
+        "timeouts": np.arange(20) == 19,
+    }
+    assert "terminals come in runs" in describe(from_arrays(**columns)).remarks[0]
+    assert describe(from_arrays(**columns, split="first-success")).remarks == ()
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("constant", [False, True])
+def test_small_and_constant_data_can_be_described_and_drawn(tmp_path, size, constant):
+    observations = np.ones((3, size)) if constant else np.arange(3 * size).reshape(3, size)
+    data = from_arrays(observations, np.zeros((3, 1)), np.ones(3))
+    about = describe(data)
+    assert about.coverage.dimensions == ((0, 0) if constant or size == 1 else (0, 1))
+    draw(data, about, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_picture_that_cannot_be_written(tmp_path):
+    data = dataset()
+    for path in (tmp_path / "absent" / "a.png", tmp_path / "a.unknown"):
+        with pytest.raises(DataError, match="picture cannot be written"):
+            draw(data, describe(data), path)
