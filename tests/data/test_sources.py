@@ -92,6 +92,13 @@ def test_unknown_names_say_where_they_were_sought_and_what_there_is(tmp_path):
         load("else.hdf5")
 
 
+def test_a_directory_does_not_hide_a_dataset(tmp_path, monkeypatch):
+    (tmp_path / "work" / "my-robot").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    put(tmp_path / "data", "my-robot.hdf5")
+    assert load("my-robot", data_dir=tmp_path / "data").num_episodes == 5
+
+
 def test_rules_reach_the_reader(tmp_path):
     put(tmp_path, "my-robot.hdf5")
     dataset = load("my-robot", data_dir=tmp_path, split="time-limits", time_limit="end", name="renamed")

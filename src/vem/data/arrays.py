@@ -123,17 +123,17 @@ def _recordings(
     recording_ends[-1] = True
     if timeouts is None and successors is None:
         recording_ends |= terminal
-    jumps = episodes.find_jumps(states, episodes.jump_thresholds(states) if teleports == "split" else None)
-    if successors is not None:
-        breaks = episodes.find_breaks(states, successors)
-        unmarked = breaks & ~recording_ends & ~terminal
-        if timeouts is not None and unmarked.any():
-            found.append(
-                "column 'next_observations' differs from the following row of 'observations' at "
-                f"{unmarked.sum()} steps that neither 'terminals' nor 'timeouts' marks, first at row "
-                f"{np.argmax(unmarked)}: unmarked resets, treated as time limits. Mark them in 'timeouts'."
-            )
-        recording_ends |= breaks
+    keep_jumps = np.full(states.shape[1], np.inf, np.float32)
+    thresholds = episodes.jump_thresholds(states) if teleports == "split" else keep_jumps
+    jumps, breaks = episodes.find_resets(states, successors, thresholds)
+    unmarked = breaks & ~recording_ends & ~terminal
+    if timeouts is not None and unmarked.any():
+        found.append(
+            "column 'next_observations' differs from the following row of 'observations' at "
+            f"{unmarked.sum()} steps that neither 'terminals' nor 'timeouts' marks, first at row "
+            f"{np.argmax(unmarked)}: unmarked resets, treated as time limits. Mark them in 'timeouts'."
+        )
+    recording_ends |= breaks
     # A jump right after a terminal is an ordinary reset in a file whose timeouts mark time limits only.
     already = recording_ends | terminal if split == "terminals" else recording_ends
     jumps &= ~already

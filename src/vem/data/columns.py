@@ -9,7 +9,7 @@ import numpy as np
 
 from vem.errors import DataError
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 2 << 20
 
 
 class Column:
@@ -43,7 +43,7 @@ class Column:
             ) from None
 
     def _block_rows(self) -> int:
-        """Rows of a block: about eight megabytes, in whole chunks of a compressed file."""
+        """Rows of a block: about two megabytes, in whole chunks of a compressed file."""
         row_bytes = max(1, self.values.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64)))
         rows = max(1, BLOCK_BYTES // row_bytes)
         chunks = getattr(self.values, "chunks", None)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vem.data.checks import FiniteCheck
-from vem.data.columns import Column
+from vem.data.columns import Column, as_float32
 
 SPLITS = ("terminals", "first-success", "time-limits")
 TIME_LIMITS = ("bootstrap", "end")
@@ -46,46 +46,53 @@ def jump_thresholds(observations: Column) -> np.ndarray:
         starts = np.linspace(0, num_rows - STRETCH_ROWS, NUM_STRETCHES).astype(int)
         stretches = [(start, start + STRETCH_ROWS) for start in starts]
     with np.errstate(all="ignore"):
-        steps = [np.abs(np.diff(observations.read(*stretch).astype(np.float32), axis=0)) for stretch in stretches]
+        steps = [np.abs(np.diff(as_float32(observations.read(*stretch)), axis=0)) for stretch in stretches]
         quantile = np.quantile(np.concatenate(steps), JUMP_QUANTILE, axis=0) if num_rows > 1 else np.zeros(1)
     return np.where(quantile > 0, JUMP_FACTOR * quantile, np.inf).astype(np.float32)
 
 
-def find_jumps(observations: Column, thresholds: np.ndarray | None) -> np.ndarray:
-    """True at row t if the step from t to t + 1 exceeds a threshold in some dimension.
+def find_resets(
+    observations: Column, next_observations: Column | None, thresholds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Jumps and breaks: True at row t where a reset seems to lie between the rows t and t + 1.
 
-    Checks on the way that all rows are finite.
+    A jump is a step from sₜ to sₜ₊₁ that exceeds a threshold in some dimension; a break is a next
+    observation of row t that is not sₜ₊₁ (none without ``next_observations``). Checks on the way that all
+    rows are finite.
     """
-    finite = FiniteCheck(observations.name)
-    jumps = np.zeros(observations.num_rows, np.bool_)
-    previous = None
+    jumps, breaks = np.zeros((2, observations.num_rows), np.bool_)
+    finite, finite_next = FiniteCheck(observations.name), FiniteCheck("next_observations")
+    before = before_next = None
     for start, block in observations.blocks():
         finite.see(start, block)
-        if thresholds is not None and not finite.count:
-            if previous is not None:
-                jumps[start - 1] = (np.abs(block[0] - previous) > thresholds).any()
-            steps = np.subtract(block[1:], block[:-1])
-            jumps[start : start + len(steps)] = (np.abs(steps, out=steps) > thresholds).any(axis=1)
-            previous = block[-1].copy()
+        following = None
+        if next_observations is not None:
+            following = as_float32(next_observations.read(start, start + len(block)))
+            finite_next.see(start, following)
+        if finite.count or finite_next.count:
+            continue
+        inside = slice(start, start + len(block) - 1)
+        jumps[inside] = _leaps(block[:-1], block[1:], thresholds)
+        if before is not None:
+            jumps[start - 1] = _leaps(before, block[:1], thresholds)[0]
+        if following is not None:
+            breaks[inside] = _differ(following[:-1], block[1:])
+            if before_next is not None:
+                breaks[start - 1] = _differ(before_next, block[:1])[0]
+            before_next = following[-1:].copy()
+        before = block[-1:].copy()
     finite.finish()
-    return jumps
+    finite_next.finish()
+    return jumps, breaks
 
 
-def find_breaks(observations: Column, next_observations: Column) -> np.ndarray:
-    """True at row t if ``next_observations[t]`` is not ``observations[t + 1]``: a reset lies between them.
+def _leaps(before: np.ndarray, after: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    steps = np.subtract(after, before)
+    return np.any(np.abs(steps, out=steps) > thresholds, axis=1)
 
-    The last row counts as a break. Checks on the way that all next observations are finite.
-    """
-    finite = FiniteCheck(next_observations.name)
-    breaks = np.ones(observations.num_rows, np.bool_)
-    for start, block in next_observations.blocks():
-        finite.see(start, block)
-        following = observations.read(start + 1, start + 1 + len(block)).astype(np.float32)
-        block = block[: len(following)]
-        apart = np.abs(block - following) > MATCH_TOLERANCE * (1 + np.abs(following))
-        breaks[start : start + len(following)] = apart.any(axis=1)
-    finite.finish()
-    return breaks
+
+def _differ(successor: np.ndarray, observation: np.ndarray) -> np.ndarray:
+    return np.any(np.abs(successor - observation) > MATCH_TOLERANCE * (1 + np.abs(observation)), axis=1)
 
 
 def lay_out(

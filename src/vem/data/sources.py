@@ -35,10 +35,9 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
 
         return maze_dataset(text, **rules)
     path = Path(text).expanduser()
-    if path.suffix.lower() in READERS or path.exists():
-        return _reader(path)(path, **rules)
-    if len(path.parts) > 1:
-        raise DataError(f"{text}: no such file; check the path.")
+    # A directory that happens to have a benchmark's name, such as a run's, is not meant.
+    if path.suffix.lower() in READERS or path.is_file() or len(path.parts) > 1:
+        return READERS.get(path.suffix.lower(), read_hdf5)(path, **rules)
     return _read_named(text, data_dir, rules)
 
 
@@ -111,7 +110,7 @@ def _read_named(name: str, data_dir: str | Path | None, rules: dict[str, Any]) -
                 f"'{name}' could be any of {', '.join(map(str, found))}; give the path of the one you mean."
             )
         if found:
-            return _reader(found[0])(found[0], **{"name": name, **rules})
+            return READERS[found[0].suffix.lower()](found[0], **{"name": name, **rules})
     raise DataError(_not_found(name, data_dir))
 
 
@@ -130,11 +129,6 @@ def _not_found(name: str, data_dir: str | Path | None) -> str:
         sentence += f"; did you mean {' or '.join(close)}?"
     available = ", ".join([*present[:20], *BUILT_IN])
     return f"{sentence.rstrip('?.')}{'?' if sentence.endswith('?') else '.'} Available: {available}."
-
-
-def _reader(path: Path) -> Any:
-    reader = READERS.get(path.suffix.lower())
-    return read_hdf5 if reader is None else reader
 
 
 def _plain(name: str) -> str:
