@@ -67,9 +67,7 @@ def test_references_score_zero_and_hundred():
 def test_a_score_by_hand():
     door = find_task("door-expert")
     assert door is not None
-    assert normalised_score(door, 1000.0) == pytest.approx(
-        100 * (1000 + 56.512833) / (2880.5693087298737 + 56.512833)
-    )
+    assert normalised_score(door, 1000.0) == pytest.approx(100 * (1000 + 56.512833) / (2880.5693087298737 + 56.512833))
 
 
 def test_paper_scores_and_expectiles():

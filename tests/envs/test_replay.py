@@ -3,8 +3,8 @@
 Hopper and HalfCheetah: the observation is the state but for the root's x, on which nothing depends, and for Hopper
 speeds beyond ±10, which an episode does not start with. Adroit: the hand's speeds are not observed, so only the
 first step of an episode has a known state: the reset pose at rest, with the door, the nail's board or the target
-orientation placed where the observation says. The human pen demonstrations start there too, but were recorded in
-an older simulator and drift apart after a few steps of contact. Walker2d and relocate have no recording here.
+orientation placed where the observation says. The human pen demonstrations start there too, but come from another
+version of the simulator and drift apart after a few steps. Walker2d and relocate have no recording here.
 """
 
 from pathlib import Path

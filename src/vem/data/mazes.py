@@ -39,9 +39,7 @@ _COLUMNS = {
 }
 
 
-def record_maze(
-    name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed: int = 0
-) -> dict[str, np.ndarray]:
+def record_maze(name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed: int = 0) -> dict[str, np.ndarray]:
     """Return ``num_rows`` recorded steps as D4RL's columns; equal arguments give equal rows.
 
     ``timeouts`` marks an episode that arrived where it was going, or was cut after 100 steps;
@@ -95,9 +93,7 @@ def _visits(episode: list[dict[str, Any]], layout: Any) -> bool:
     return any(layout.cell(*row["observations"][:2]) == layout.start_cell for row in episode)
 
 
-def write_maze(
-    path: str | Path, name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed: int = 0
-) -> Path:
+def write_maze(path: str | Path, name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed: int = 0) -> Path:
     """Record, and return the path of an HDF5 file in D4RL's layout; it appears whole or not at all."""
     import h5py
 
@@ -111,9 +107,7 @@ def write_maze(
             with h5py.File(unfinished, "w") as file:
                 goal = np.broadcast_to(np.array(_goal(task), np.float32), (num_rows, 2))
                 for column, values in (rows | {"infos/goal": goal}).items():
-                    file.create_dataset(
-                        column, data=values, compression="gzip", shuffle=True, fletcher32=True
-                    )
+                    file.create_dataset(column, data=values, compression="gzip", shuffle=True, fletcher32=True)
                 facts = {"name": task.name, "environment": task.environment, "recipe": RECIPE}
                 file.attrs.update(facts | {"recipe_version": _RECIPE_VERSION, "seed": seed})
             unfinished.replace(path)
@@ -155,17 +149,13 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vem"
 
 
-def write_minari(
-    dataset_id: str, name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed: int = 0
-) -> Any:
+def write_minari(dataset_id: str, name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed: int = 0) -> Any:
     """Record, and return a new local ``MinariDataset`` called ``dataset_id``, e.g. ``vem/pointmaze-v0``."""
     try:
         import minari
         from minari.data_collector import EpisodeBuffer
     except ImportError as error:
-        raise DataError(
-            f"Minari cannot be loaded ({error}): install it with `pip install 'vem[minari]'`."
-        ) from error
+        raise DataError(f"Minari cannot be loaded ({error}): install it with `pip install 'vem[minari]'`.") from error
     from vem import envs
 
     task = _maze_task(name)
