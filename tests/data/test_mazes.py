@@ -184,6 +184,11 @@ def test_an_empty_recording_is_refused():
         mazes.record_maze("pointmaze-umaze", 0)
 
 
+def test_a_negative_seed_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match="seed is -1"):
+        mazes.maze_dataset("pointmaze-umaze", 10, -1, cache_dir=tmp_path)
+
+
 def test_a_minari_dataset_holds_the_same_episodes(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     pytest.importorskip("minari")

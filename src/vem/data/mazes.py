@@ -50,6 +50,8 @@ def record_maze(name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed
     task = _maze_task(name)
     if num_rows < 1:
         raise SettingsError(f"num_rows is {num_rows}: a recording needs at least one row.")
+    if seed < 0:
+        raise SettingsError(f"seed is {seed}: expected zero or a positive number.")
     env: Any = envs.make(task.environment)
     columns: dict[str, list[Any]] = {column: [] for column in _COLUMNS}
     for episode in _episodes(env.unwrapped, np.random.default_rng(seed)):
