@@ -152,5 +152,39 @@ def _gaussian(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generat
     return mean + np.exp(tensors["log_std"]) * generator.standard_normal(mean.shape, dtype=np.float32)
 
 
-ACTORS: dict[str, Callable[[Tensors, np.ndarray, np.random.Generator | None], np.ndarray]] = {"gaussian": _gaussian}
+def _deterministic(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    return np.tanh(network(tensors, "actor", inputs))
+
+
+def _tanh_gaussian(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    mean, log_std = np.split(network(tensors, "actor", inputs), 2, axis=-1)
+    if generator is None:
+        return np.tanh(mean)
+    deviation = np.exp(np.clip(log_std, *tensors["log_std_bounds"]))
+    return np.tanh(mean + deviation * generator.standard_normal(mean.shape, dtype=np.float32))
+
+
+def _bcq(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    """The best of several generated and perturbed actions; without a key always from the same latents."""
+    num_actions, count = int(tensors["num_actions"]), len(inputs)
+    size = tensors["decoder.0.weight"].shape[0] - inputs.shape[-1]
+    if generator is None:
+        latents = np.random.default_rng(0).standard_normal((1, num_actions, size), dtype=np.float32)
+    else:
+        latents = generator.standard_normal((count, num_actions, size), dtype=np.float32)
+    latents = np.broadcast_to(np.clip(latents, -0.5, 0.5), (count, num_actions, size))
+    repeated = np.broadcast_to(inputs[:, None], (count, num_actions, inputs.shape[-1]))
+    actions = np.tanh(network(tensors, "decoder", np.concatenate([repeated, latents], axis=-1)))
+    moves = np.tanh(network(tensors, "perturbation", np.concatenate([repeated, actions], axis=-1)))
+    actions = np.clip(actions + tensors["limit"] * moves, -1, 1)
+    values = network(tensors, "chooser", np.concatenate([repeated, actions], axis=-1))[..., 0]
+    return actions[np.arange(count), values.argmax(axis=1)]
+
+
+ACTORS: dict[str, Callable[[Tensors, np.ndarray, np.random.Generator | None], np.ndarray]] = {
+    "gaussian": _gaussian,
+    "deterministic": _deterministic,
+    "tanh-gaussian": _tanh_gaussian,
+    "bcq": _bcq,
+}
 """How each kind of policy acts: (tensors, normalised observations, generator or None) → actions in ±1 units."""

@@ -1,12 +1,16 @@
-"""Named settings: the paper's, its authors' and ours, as data.
+"""Named settings: the paper's, its authors', ours, and the official ones of the other methods, as data.
 
-A preset has settings of the method and rules for reading the data. ``default`` is the settings' own defaults.
+A preset has settings of the method and rules for reading the data. ``default`` is the settings' own defaults, and
+what a method's official program sets otherwise for the task's family.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from vem.algorithms import find_method
 from vem.errors import SettingsError
 from vem.scores import Task
 
@@ -19,6 +23,8 @@ class Preset(NamedTuple):
     """Reading rules of ``vem.data.load``, and ``repeat_terminals``."""
     source: str
     """Where the numbers come from."""
+    families: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    """Settings that differ by task family, or by environment within it, put on top of ``settings``."""
 
 
 _OURS = Preset({}, {}, "the settings' own defaults, chosen by the measurements in docs/results.md")
@@ -86,18 +92,84 @@ _AUTHORS_VEM = Preset(
     source="the program the authors released",
 )
 
+_IQL = Preset(
+    settings={},
+    rules={},
+    source="the official program's configurations; reward scales make D4RL's medium returns span 1000, as it does",
+    families={
+        "antmaze": {"expectile": 0.9, "inverse_temperature": 10.0, "reward_shift": -1.0},
+        "adroit": {"expectile": 0.7, "inverse_temperature": 0.5, "policy_dropout": 0.1},
+        "halfcheetah": {"reward_scale": 0.178},
+        "hopper": {"reward_scale": 0.344},
+        "walker2d": {"reward_scale": 0.236},
+    },
+)
+
+_AWR = Preset(
+    settings={},
+    rules={},
+    source="the official program's configurations: σ 0.4 for the walking robots, 0.2 for Ant, taken for Adroit as well",
+    families={"antmaze": {"policy_std": 0.2}, "adroit": {"policy_std": 0.2}},
+)
+
+_CQL_LAGRANGE = {"conservative_weight": 5.0, "lagrange_threshold": 5.0}
+_CQL = Preset(
+    settings={},
+    rules={},
+    source="the official program's settings for MuJoCo and AntMaze; for Adroit, which has none, the Lagrange ones",
+    families={"antmaze": {**_CQL_LAGRANGE, "reward_scale": 4.0, "reward_shift": -2.0}, "adroit": _CQL_LAGRANGE},
+)
+
+_BAIL = Preset({}, {}, "the official program's settings, the same for every task")
+_BCQ = Preset({}, {}, "the official program's settings, the same for every task")
+_BCQ_EM = Preset({}, {}, "BCQ's official settings with the memory of the paper's appendix, which gives no numbers")
+_TD3BC = Preset({}, {}, "the official program's settings, the same for every task")
+
 PRESETS: dict[str, dict[str, Preset]] = {
     "vem": {"default": _OURS, "paper": _PAPER_VEM, "authors": _AUTHORS_VEM},
     "bc": {"default": _OURS},
+    "awr": {"default": _AWR},
+    "bail": {"default": _BAIL},
+    "bcq": {"default": _BCQ},
+    "bcq-em": {"default": _BCQ_EM},
+    "cql": {"default": _CQL},
+    "iql": {"default": _IQL},
+    "td3bc": {"default": _TD3BC},
 }
+
+_FAMILIES = {
+    "vem/AntMaze": ("antmaze",),
+    "vem/PointMaze": ("antmaze",),
+    "vem/Adroit": ("adroit",),
+    "vem/HalfCheetah": ("mujoco", "halfcheetah"),
+    "vem/Hopper": ("mujoco", "hopper"),
+    "vem/Walker2d": ("mujoco", "walker2d"),
+}
+"""Start of an environment's id → its families, later ones on top. The built-in mazes go with AntMaze: sparse goals."""
+
+
+def task_families(task: Task | None) -> tuple[str, ...]:
+    """The families whose settings apply to a task; none for a task that is not known."""
+    if task is None:
+        return ()
+    return next((names for start, names in _FAMILIES.items() if task.environment.startswith(start)), ())
 
 
 def find_preset(algorithm: str, name: str, task: Task | None = None) -> Preset:
-    """The preset of a method; the paper's and the authors' take the τ that the paper tuned for the task, if any."""
-    known = PRESETS[algorithm]
+    """The preset of a method with the settings of the task's family.
+
+    The paper's and the authors' VEM take the τ that the paper tuned for the task, if any. An ablation has the presets
+    of the method it ablates, with its own changes on top.
+    """
+    method = find_method(algorithm)
+    base = method.ablates or algorithm
+    known = PRESETS[base]
     if name not in known:
         raise SettingsError(f"{algorithm} has no preset {name!r}; choose from {', '.join(known)}")
     preset = known[name]
-    if algorithm == "vem" and name != "default" and task is not None and task.paper_expectile is not None:
-        preset = preset._replace(settings={**preset.settings, "expectile": task.paper_expectile})
-    return preset
+    settings = dict(preset.settings)
+    for family in task_families(task):
+        settings |= preset.families.get(family, {})
+    if base == "vem" and name != "default" and task is not None and task.paper_expectile is not None:
+        settings["expectile"] = task.paper_expectile
+    return preset._replace(settings={**settings, **method.overrides})

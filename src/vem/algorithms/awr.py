@@ -1,0 +1,130 @@
+"""Advantage-weighted regression: λ-returns of the recordings, a value baseline, exponentially weighted cloning."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vem import memory, weights
+from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
+from vem.algorithms.settings import setting
+from vem.distributions import log_likelihood, policy_mean
+from vem.networks import Network, apply_networks, descend, init_network, init_networks
+
+SLICE_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class AWRSettings:
+    """The official settings; only the fixed σ differs between task families."""
+
+    temperature: float = setting(1.0, "of the weights of standardised advantages", "positive", sweep=True)
+    largest_weight: float = setting(20.0, "weights are clipped here", "positive")
+    decay: float = setting(0.95, "λ of the returns; 1: Monte-Carlo", "share")
+    discount: float = setting(0.99, "γ", "discount")
+    updates_per_refresh: int = setting(1000, "updates between two refreshes of the returns", "positive")
+    value_hidden: tuple[int, ...] = setting((128, 64), "hidden layers of the critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((128, 64), "hidden layers of the actor", "positive")
+    policy_std: float = setting(0.4, "σ of the policy, fixed", "positive")
+    value_rate: float = setting(0.01, "learning rate of the critic", "positive")
+    policy_rate: float = setting(5e-5, "learning rate of the actor", "positive")
+    momentum: float = setting(0.9, "of both gradient descents", "discount")
+    batch_size: int = setting(256, "rows in an update", "positive")
+    normalise_observations: bool = setting(True, "standardise observations (kept inside the policy)")
+    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "")
+
+
+class AWRState(NamedTuple):
+    """Networks, their optimisers and the swept settings."""
+
+    critic: Network
+    """One V network, in units of 1/(1−γ); leading axis 1."""
+    actor: Network
+    value_optimiser: Any
+    policy_optimiser: Any
+    swept: dict[str, jax.Array]
+
+
+class AWRMemory(NamedTuple):
+    """λ-returns of every row, and mean and deviation of their advantages."""
+
+    returns: jax.Array
+    mean: jax.Array
+    deviation: jax.Array
+
+
+def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
+    """AWR for data of the given sizes."""
+    value_optimiser = optax.sgd(settings.value_rate, settings.momentum)
+    policy_optimiser = optax.sgd(settings.policy_rate, settings.momentum)
+    # The critic predicts (1−γ)·V, of the reward's own size: plain gradient descent needs targets of order 1.
+    unit = 1 / (1 - settings.discount)
+    log_std = math.log(settings.policy_std)
+
+    def init(key: jax.Array, swept: dict[str, jax.Array]) -> AWRState:
+        critic_key, actor_key = jax.random.split(key)
+        critic = init_networks(critic_key, (spec.observation_size, *settings.value_hidden, 1), 1)
+        actor = init_network(actor_key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
+        return AWRState(critic, actor, value_optimiser.init(critic), policy_optimiser.init(actor), swept)
+
+    def value(critic: Network, observations: jax.Array) -> jax.Array:
+        return apply_networks(critic, observations) * unit
+
+    def refresh(
+        state: AWRState, old: AWRMemory, rows: Rows, index: jax.Array, key: jax.Array
+    ) -> tuple[AWRState, AWRMemory]:
+        value_rows = lambda observations: value(state.critic, rows.observe(observations))
+        num_slices = memory.count_slices(spec.num_rows, SLICE_ROWS)
+        blank = jnp.zeros((1, spec.num_rows))
+        values = memory.refresh_values(value_rows, rows.observations, blank, 0, num_slices, SLICE_ROWS)
+        steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
+        returns = memory.lambda_return(values, steps, settings.decay)
+        advantages = (returns - values)[0, rows.drawable]
+        return state, AWRMemory(returns[0], advantages.mean(), jnp.maximum(advantages.std(), 1e-5))
+
+    def update(state: AWRState, memory: AWRMemory, batch: Batch, key: jax.Array) -> tuple[AWRState, Metrics]:
+        returns = memory.returns[batch.rows]
+
+        def value_loss(critic: Network) -> tuple[jax.Array, jax.Array]:
+            values = value(critic, batch.observations)[0]
+            return 0.5 * jnp.mean(((returns - values) / unit) ** 2), values
+
+        (value_error, values), gradient = jax.value_and_grad(value_loss, has_aux=True)(state.critic)
+        critic, value_moments = descend(value_optimiser, gradient, state.value_optimiser, state.critic)
+        advantages = (returns - values - memory.mean) / memory.deviation
+        weight = weights.exponential_weights(advantages, state.swept["temperature"], settings.largest_weight)
+
+        def policy_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
+            mean = policy_mean(actor, batch.observations)
+            likelihood = log_likelihood(batch.actions, mean, jnp.full(spec.action_size, log_std))
+            return -jnp.mean(weight * likelihood), likelihood.mean()
+
+        (policy_error, likelihood), gradient = jax.value_and_grad(policy_loss, has_aux=True)(state.actor)
+        actor, policy_moments = descend(policy_optimiser, gradient, state.policy_optimiser, state.actor)
+        metrics = {
+            "value_loss": value_error,
+            "value_mean": values.mean(),
+            "value_largest": jnp.abs(values).max(),
+            "return_mean": returns.mean(),
+            "policy_loss": policy_error,
+            "log_likelihood": likelihood,
+            "effective_share": weights.effective_share(weight),
+        }
+        return AWRState(critic, actor, value_moments, policy_moments, state.swept), metrics
+
+    def empty() -> AWRMemory:
+        return AWRMemory(jnp.zeros(spec.num_rows), jnp.zeros(()), jnp.ones(()))
+
+    def export(state: AWRState) -> dict[str, Any]:
+        *hidden, last = state.critic
+        critics = (*hidden, jax.tree.map(lambda leaf: leaf * unit, last))
+        return {"actor": state.actor, "log_std": jnp.full(spec.action_size, log_std), "critics": critics}
+
+    stage = Stage("joint", num_updates, settings.updates_per_refresh, settings.batch_size, empty, refresh, update)
+    return Algorithm("awr", init, (stage,), export, "gaussian")

@@ -1,0 +1,157 @@
+"""Best-action imitation learning: an upper envelope of the returns, then cloning of the rows that come close to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vem import memory
+from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
+from vem.algorithms.settings import setting
+from vem.distributions import policy_mean
+from vem.networks import Network, apply_networks, descend, init_network, init_networks
+
+SLICE_ROWS = 4096
+LEAST_VALUE = 0.01
+"""Values below this share of the largest return count as that share when returns are divided by them."""
+
+
+@dataclass(frozen=True)
+class BAILSettings:
+    """The official settings."""
+
+    kept: float = setting(0.25, "share of the rows that are cloned", "positive share")
+    below_weight: float = setting(1000.0, "weight of the envelope's error where it lies below a return", "positive")
+    envelope_updates: float = setting(0.3, "share of the updates that go to the envelope", "level")
+    discount: float = setting(0.99, "γ", "discount")
+    value_hidden: tuple[int, ...] = setting((128, 128), "hidden layers of the envelope", "positive")
+    policy_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of the actor", "positive")
+    value_rate: float = setting(3e-3, "Adam's learning rate for the envelope", "positive")
+    value_decay: float = setting(2e-2, "weight decay of the envelope, added to its gradient", "not negative")
+    policy_rate: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
+    batch_size: int = setting(256, "rows in an update, after the selection", "positive")
+    normalise_observations: bool = setting(False, "standardise observations (kept inside the policy)")
+    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "")
+
+
+class BAILState(NamedTuple):
+    """The envelope (leading axis 1), the actor and their optimisers."""
+
+    envelope: Network
+    actor: Network
+    value_optimiser: Any
+    policy_optimiser: Any
+    swept: dict[str, jax.Array]
+
+
+def envelope_loss(difference: jax.Array, below_weight: float) -> jax.Array:
+    """(V−G)² where V ≥ G, else K·(G−V)², for ``difference`` = G − V and K = ``below_weight``."""
+    return jnp.where(difference > 0, below_weight, 1.0) * difference**2
+
+
+def closeness(returns: jax.Array, values: jax.Array) -> jax.Array:
+    """G/V, continued below small V by the margin: 1 + (G − V)/max(V, b), b a hundredth of the largest |G|.
+
+    The ratio alone would rank rows backwards where V is negative.
+    """
+    least = LEAST_VALUE * jnp.maximum(jnp.abs(returns).max(), 1e-8)
+    return 1 + (returns - values) / jnp.maximum(values, least)
+
+
+def select(scores: jax.Array, rows: Rows, kept: float) -> jax.Array:
+    """For each row whether it is among the best ``kept`` share of the drawable rows."""
+    return scores >= jnp.quantile(scores[rows.drawable], 1 - kept)
+
+
+def make(settings: BAILSettings, spec: Spec, num_updates: int) -> Algorithm:
+    """BAIL for data of the given sizes."""
+    value_optimiser = optax.chain(optax.add_decayed_weights(settings.value_decay), optax.adam(settings.value_rate))
+    policy_optimiser = optax.adam(settings.policy_rate)
+
+    def init(key: jax.Array, swept: dict[str, jax.Array]) -> BAILState:
+        envelope_key, actor_key = jax.random.split(key)
+        envelope = init_networks(envelope_key, (spec.observation_size, *settings.value_hidden, 1), 1)
+        actor = init_network(actor_key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
+        return BAILState(envelope, actor, value_optimiser.init(envelope), policy_optimiser.init(actor), swept)
+
+    def recorded_returns(rows: Rows) -> jax.Array:
+        steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
+        return memory.monte_carlo(jnp.zeros((1, spec.num_rows)), steps)[0]
+
+    def refresh_returns(
+        state: BAILState, old: jax.Array, rows: Rows, index: jax.Array, key: jax.Array
+    ) -> tuple[BAILState, jax.Array]:
+        return state, recorded_returns(rows)
+
+    def refresh_selection(
+        state: BAILState, old: jax.Array, rows: Rows, index: jax.Array, key: jax.Array
+    ) -> tuple[BAILState, jax.Array]:
+        value = lambda observations: apply_networks(state.envelope, rows.observe(observations))
+        num_slices = memory.count_slices(spec.num_rows, SLICE_ROWS)
+        blank = jnp.zeros((1, spec.num_rows))
+        values = memory.refresh_values(value, rows.observations, blank, 0, num_slices, SLICE_ROWS)[0]
+        return state, select(closeness(recorded_returns(rows), values), rows, settings.kept)
+
+    def update_envelope(
+        state: BAILState, returns: jax.Array, batch: Batch, key: jax.Array
+    ) -> tuple[BAILState, Metrics]:
+        def loss(envelope: Network) -> tuple[jax.Array, jax.Array]:
+            values = apply_networks(envelope, batch.observations)[0]
+            return envelope_loss(returns[batch.rows] - values, settings.below_weight).mean(), values
+
+        (value, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.envelope)
+        envelope, moments = descend(value_optimiser, gradient, state.value_optimiser, state.envelope)
+        metrics = {
+            "value_loss": value,
+            "value_mean": values.mean(),
+            "value_largest": jnp.abs(values).max(),
+            "below_share": jnp.mean(values < returns[batch.rows]),
+        }
+        return state._replace(envelope=envelope, value_optimiser=moments), metrics
+
+    def update_actor(state: BAILState, selected: jax.Array, batch: Batch, key: jax.Array) -> tuple[BAILState, Metrics]:
+        # More rows are drawn than needed, so that about batch_size of them are selected; only those are computed.
+        chosen = jnp.argsort(~selected[batch.rows])[: settings.batch_size]
+        weight = selected[batch.rows][chosen].astype(jnp.float32)
+        observations, actions = batch.observations[chosen], batch.actions[chosen]
+
+        def loss(actor: Network) -> jax.Array:
+            errors = jnp.mean((policy_mean(actor, observations) - actions) ** 2, axis=-1)
+            return jnp.sum(weight * errors) / jnp.maximum(weight.sum(), 1)
+
+        value, gradient = jax.value_and_grad(loss)(state.actor)
+        actor, moments = descend(policy_optimiser, gradient, state.policy_optimiser, state.actor)
+        return state._replace(actor=actor, policy_optimiser=moments), {"policy_loss": value, "used": weight.sum()}
+
+    num_envelope = max(1, round(num_updates * settings.envelope_updates))
+    num_drawn = -int(-settings.batch_size // settings.kept)
+    stages = (
+        Stage(
+            "envelope",
+            num_envelope,
+            None,
+            settings.batch_size,
+            lambda: jnp.zeros(spec.num_rows),
+            refresh_returns,
+            update_envelope,
+        ),
+        Stage(
+            "clone",
+            max(1, num_updates - num_envelope),
+            None,
+            num_drawn,
+            lambda: jnp.zeros(spec.num_rows, bool),
+            refresh_selection,
+            update_actor,
+        ),
+    )
+
+    def export(state: BAILState) -> dict[str, Any]:
+        return {"actor": state.actor, "critics": state.envelope}
+
+    return Algorithm("bail", init, stages, export, "deterministic")

@@ -1,0 +1,250 @@
+"""Batch-constrained Q-learning, and BCQ-EM: the same with the episodic plan of VEM in place of its target.
+
+Actions come from a conditional variational auto-encoder of the recorded ones, moved by at most Φ by a perturbation
+network. A state's value is the best of several such actions under λ·min + (1−λ)·max of two Q networks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vem import memory
+from vem.algorithms.base import Algorithm, Batch, Memory, Metrics, Rows, Spec, Stage, no_memory, no_refresh
+from vem.algorithms.settings import setting
+from vem.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, move_targets
+
+SLICE_ROWS = 1024
+LARGEST_LATENT = 0.5
+"""Latents are clipped here when actions are generated: close to the centre the decoder was trained most."""
+LOG_STD_BOUNDS = (-4.0, 15.0)
+KL_WEIGHT = 0.5
+
+
+@dataclass(frozen=True)
+class BCQSettings:
+    """The official settings."""
+
+    perturbation: float = setting(0.05, "Φ: how far actions are moved, in units of the bounds", "share", sweep=True)
+    minimum_weight: float = setting(0.75, "λ of λ·min + (1−λ)·max over the two critics", "share", sweep=True)
+    num_target_actions: int = setting(10, "actions whose best value is a state's value", "positive")
+    num_acting_actions: int = setting(100, "actions the policy chooses from", "positive")
+    discount: float = setting(0.99, "γ", "discount")
+    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
+    latent_scale: int = setting(2, "latent dimensions for each action dimension", "positive")
+    generator_hidden: tuple[int, ...] = setting((750, 750), "hidden layers of encoder and decoder", "positive")
+    value_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of the perturbation", "positive")
+    value_rate: float = setting(1e-3, "Adam's learning rate for the critics", "positive")
+    policy_rate: float = setting(1e-3, "Adam's learning rate for the perturbation", "positive")
+    generator_rate: float = setting(1e-3, "Adam's learning rate for the auto-encoder", "positive")
+    batch_size: int = setting(100, "rows in an update", "positive")
+    normalise_observations: bool = setting(False, "standardise observations (kept inside the policy)")
+    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "")
+
+
+@dataclass(frozen=True)
+class BCQEMSettings(BCQSettings):
+    """BCQ's settings and those of the memory."""
+
+    num_plan_steps: int | None = setting(None, "longest rollout n of the plan; none: to the episode's end", "positive")
+    updates_per_refresh: int = setting(200, "updates between two refreshes of the memory", "positive")
+    refresh: Literal["rolling", "full"] = setting(
+        "rolling", "rolling values as many rows as BCQ's targets would between two refreshes, full all rows"
+    )
+
+
+class BCQState(NamedTuple):
+    """Networks, their optimisers and the swept settings."""
+
+    encoder: Network
+    decoder: Network
+    perturbation: Network
+    critics: Network
+    target_perturbation: Network
+    target_critics: Network
+    generator_optimiser: Any
+    policy_optimiser: Any
+    value_optimiser: Any
+    swept: dict[str, jax.Array]
+
+
+class EpisodicMemory(NamedTuple):
+    """Generated-action values of every row, and the plan over them."""
+
+    values: jax.Array
+    returns: jax.Array
+
+
+def soft_minimum(values: jax.Array, minimum_weight: jax.Array) -> jax.Array:
+    """λ·min_i Q_i + (1−λ)·max_i Q_i over the first axis."""
+    return minimum_weight * values.min(0) + (1 - minimum_weight) * values.max(0)
+
+
+def divergence(mean: jax.Array, log_std: jax.Array) -> jax.Array:
+    """KL(N(μ, σ²) ‖ N(0, 1)) = −½·mean(1 + log σ² − μ² − σ²)."""
+    return -0.5 * jnp.mean(1 + 2 * log_std - mean**2 - jnp.exp(2 * log_std))
+
+
+def join(*parts: jax.Array) -> jax.Array:
+    """The inputs side by side."""
+    return jnp.concatenate(parts, axis=-1)
+
+
+def perturb(network: Network, observations: jax.Array, actions: jax.Array, limit: jax.Array) -> jax.Array:
+    """Actions moved to a + Φ·tanh(ξ(s, a)), within ±1."""
+    return jnp.clip(actions + limit * jnp.tanh(apply_network(network, join(observations, actions))), -1, 1)
+
+
+def generate(decoder: Network, observations: jax.Array, latents: jax.Array) -> jax.Array:
+    """The decoder's actions for given latents, tanh-bounded."""
+    return jnp.tanh(apply_network(decoder, join(observations, latents)))
+
+
+def state_values(state: BCQState, observations: jax.Array, latents: jax.Array) -> jax.Array:
+    """max_k λ·min_i Q′_i(s, â_k) + (1−λ)·max_i Q′_i(s, â_k), one â_k for each latent: (rows, k, size) → (rows,)."""
+    repeated = jnp.broadcast_to(observations[:, None], (*latents.shape[:2], observations.shape[-1]))
+    actions = generate(state.decoder, repeated, latents)
+    actions = perturb(state.target_perturbation, repeated, actions, state.swept["perturbation"])
+    values = apply_networks(state.target_critics, join(repeated, actions))
+    return soft_minimum(values, state.swept["minimum_weight"]).max(axis=1)
+
+
+def _make(settings: BCQSettings, spec: Spec) -> tuple[Any, Any, Any, Any]:
+    """The parts that BCQ and BCQ-EM share: init, draw_latents, update towards given targets, export."""
+    generator_optimiser = optax.adam(settings.generator_rate)
+    policy_optimiser = optax.adam(settings.policy_rate)
+    value_optimiser = optax.adam(settings.value_rate)
+    observed, acted = spec.observation_size, spec.action_size
+    latent_size = settings.latent_scale * acted
+
+    def init(key: jax.Array, swept: dict[str, jax.Array]) -> BCQState:
+        encoder_key, decoder_key, policy_key, critic_key = jax.random.split(key, 4)
+        encoder = init_network(encoder_key, (observed + acted, *settings.generator_hidden, 2 * latent_size))
+        decoder = init_network(decoder_key, (observed + latent_size, *settings.generator_hidden, acted))
+        perturbation = init_network(policy_key, (observed + acted, *settings.policy_hidden, acted))
+        critics = init_networks(critic_key, (observed + acted, *settings.value_hidden, 1), 2)
+        return BCQState(
+            encoder=encoder,
+            decoder=decoder,
+            perturbation=perturbation,
+            critics=critics,
+            target_perturbation=perturbation,
+            target_critics=critics,
+            generator_optimiser=generator_optimiser.init((encoder, decoder)),
+            policy_optimiser=policy_optimiser.init(perturbation),
+            value_optimiser=value_optimiser.init(critics),
+            swept=swept,
+        )
+
+    def draw_latents(key: jax.Array, *shape: int) -> jax.Array:
+        return jnp.clip(jax.random.normal(key, (*shape, latent_size)), -LARGEST_LATENT, LARGEST_LATENT)
+
+    def update_generator(state: BCQState, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
+        def loss(networks: tuple[Network, Network]) -> tuple[jax.Array, Metrics]:
+            encoder, decoder = networks
+            mean, log_std = jnp.split(apply_network(encoder, join(batch.observations, batch.actions)), 2, axis=-1)
+            log_std = jnp.clip(log_std, *LOG_STD_BOUNDS)
+            latents = mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape)
+            error = jnp.mean((generate(decoder, batch.observations, latents) - batch.actions) ** 2)
+            kl = divergence(mean, log_std)
+            return error + KL_WEIGHT * kl, {"generator_error": error, "generator_divergence": kl}
+
+        networks = (state.encoder, state.decoder)
+        (_, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(networks)
+        (encoder, decoder), moments = descend(generator_optimiser, gradient, state.generator_optimiser, networks)
+        return state._replace(encoder=encoder, decoder=decoder, generator_optimiser=moments), metrics
+
+    def update_critics(state: BCQState, goals: jax.Array, batch: Batch) -> tuple[BCQState, Metrics]:
+        def loss(critics: Network) -> tuple[jax.Array, jax.Array]:
+            values = apply_networks(critics, join(batch.observations, batch.actions))
+            return jnp.sum(jnp.mean((goals - values) ** 2, axis=1)), values
+
+        (value, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
+        critics, moments = descend(value_optimiser, gradient, state.value_optimiser, state.critics)
+        metrics = {"critic_loss": value, "value_mean": values.mean(), "value_largest": jnp.abs(values).max()}
+        return state._replace(critics=critics, value_optimiser=moments), metrics
+
+    def update_perturbation(state: BCQState, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
+        sampled = generate(state.decoder, batch.observations, draw_latents(key, batch.rewards.size))
+        first = jax.tree.map(lambda leaf: leaf[0], state.critics)
+
+        def loss(network: Network) -> jax.Array:
+            actions = perturb(network, batch.observations, sampled, state.swept["perturbation"])
+            return -jnp.mean(apply_network(first, join(batch.observations, actions)))
+
+        value, gradient = jax.value_and_grad(loss)(state.perturbation)
+        network, moments = descend(policy_optimiser, gradient, state.policy_optimiser, state.perturbation)
+        return state._replace(perturbation=network, policy_optimiser=moments), {"policy_loss": value}
+
+    def update_towards(goal: Any, state: BCQState, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
+        generator_key, goal_key, policy_key = jax.random.split(key, 3)
+        state, generator_metrics = update_generator(state, batch, generator_key)
+        state, critic_metrics = update_critics(state, goal(state, goal_key), batch)
+        state, policy_metrics = update_perturbation(state, batch, policy_key)
+        state = state._replace(
+            target_critics=move_targets(state.target_critics, state.critics, settings.target_rate),
+            target_perturbation=move_targets(state.target_perturbation, state.perturbation, settings.target_rate),
+        )
+        return state, generator_metrics | critic_metrics | policy_metrics
+
+    def export(state: BCQState) -> dict[str, Any]:
+        return {
+            "decoder": state.decoder,
+            "perturbation": state.perturbation,
+            "chooser": jax.tree.map(lambda leaf: leaf[0], state.critics),
+            "limit": state.swept["perturbation"],
+            "num_actions": jnp.asarray(settings.num_acting_actions, jnp.int32),
+        }
+
+    return init, draw_latents, update_towards, export
+
+
+def make(settings: BCQSettings, spec: Spec, num_updates: int) -> Algorithm:
+    """BCQ for data of the given sizes."""
+    init, draw_latents, update_towards, export = _make(settings, spec)
+
+    def update(state: BCQState, memory: Memory, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
+        def goal(state: BCQState, key: jax.Array) -> jax.Array:
+            latents = draw_latents(key, settings.batch_size, settings.num_target_actions)
+            following = state_values(state, batch.next_observations, latents)
+            return batch.rewards + settings.discount * batch.continues * following
+
+        return update_towards(goal, state, batch, key)
+
+    stage = Stage("joint", num_updates, None, settings.batch_size, no_memory, no_refresh, update)
+    return Algorithm("bcq", init, (stage,), export, "bcq")
+
+
+def make_episodic(settings: BCQEMSettings, spec: Spec, num_updates: int) -> Algorithm:
+    """BCQ-EM for data of the given sizes: critics regress on R_t = max_n Q_{t,n} (paper, eq. of appendix BCQ-EM)."""
+    init, draw_latents, update_towards, export = _make(settings, spec)
+    total = memory.count_slices(spec.num_rows, SLICE_ROWS)
+    affordable = -(-settings.batch_size * settings.updates_per_refresh // SLICE_ROWS)
+    rolling = total if settings.refresh == "full" else min(total, affordable)
+    latent_rows = min(SLICE_ROWS, spec.num_rows)
+
+    def refresh(
+        state: BCQState, old: EpisodicMemory, rows: Rows, index: jax.Array, key: jax.Array
+    ) -> tuple[BCQState, EpisodicMemory]:
+        latents = draw_latents(key, latent_rows, settings.num_target_actions)
+        value = lambda observations: state_values(state, rows.observe(observations), latents)[None]
+        num_slices = jnp.where(index == 0, total, rolling)
+        first = (index - 1) * rolling
+        values = memory.refresh_values(value, rows.observations, old.values, first, num_slices, SLICE_ROWS)
+        steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
+        return state, EpisodicMemory(values, memory.episodic_maximum(values, steps, settings.num_plan_steps))
+
+    def update(state: BCQState, memory: EpisodicMemory, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
+        return update_towards(lambda state, key: memory.returns[0, batch.rows], state, batch, key)
+
+    def empty() -> EpisodicMemory:
+        return EpisodicMemory(jnp.zeros((1, spec.num_rows)), jnp.zeros((1, spec.num_rows)))
+
+    stage = Stage("joint", num_updates, settings.updates_per_refresh, settings.batch_size, empty, refresh, update)
+    return Algorithm("bcq-em", init, (stage,), export, "bcq")

@@ -1,0 +1,196 @@
+"""Conservative Q-learning, CQL(H): soft actor-critic whose critics are pushed down on actions the data lacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
+from vem.algorithms.settings import setting
+from vem.distributions import sample_tanh_gaussian, tanh_gaussian_log_likelihood
+from vem.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, move_targets
+
+LOG_STD_BOUNDS = (-20.0, 2.0)
+LARGEST_MULTIPLIER = 1e6
+
+
+@dataclass(frozen=True)
+class CQLSettings:
+    """The official settings for MuJoCo; ``vem.presets`` holds those of the other task families."""
+
+    conservative_weight: float = setting(5.0, "weight of the conservative term", "not negative", sweep=True)
+    lagrange_threshold: float | None = setting(
+        None, "gap that a multiplier holds the conservative term at; none: the weight alone"
+    )
+    num_sampled_actions: int = setting(10, "uniform actions, and as many of the policy at s and at s′", "positive")
+    cloning_updates: int = setting(
+        40_000, "the policy is cloned in this many first updates, or in half of them, if fewer", "not negative"
+    )
+    discount: float = setting(0.99, "γ", "discount")
+    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
+    value_hidden: tuple[int, ...] = setting((256, 256, 256), "hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256, 256), "hidden layers of the actor", "positive")
+    value_rate: float = setting(3e-4, "Adam's learning rate for critics and multiplier", "positive")
+    policy_rate: float = setting(1e-4, "Adam's learning rate for actor and entropy weight", "positive")
+    batch_size: int = setting(256, "rows in an update", "positive")
+    normalise_observations: bool = setting(False, "standardise observations (kept inside the policy)")
+    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "")
+
+
+class CQLState(NamedTuple):
+    """Networks, multipliers, their optimisers and the swept settings."""
+
+    actor: Network
+    critics: Network
+    targets: Network
+    log_entropy_weight: jax.Array
+    log_multiplier: jax.Array
+    policy_optimiser: Any
+    value_optimiser: Any
+    entropy_optimiser: Any
+    multiplier_optimiser: Any
+    swept: dict[str, jax.Array]
+
+
+def conservative_gap(sampled: jax.Array, log_densities: jax.Array, recorded: jax.Array) -> jax.Array:
+    """mean_s[log Σ_k exp(Q(s, a_k) − log p(a_k)) − Q(s, a)]: samples first, then rows; p is a_k's own proposal."""
+    return jnp.mean(jax.nn.logsumexp(sampled - log_densities, axis=-2) - recorded, axis=-1)
+
+
+def make(settings: CQLSettings, spec: Spec, num_updates: int) -> Algorithm:
+    """CQL for data of the given sizes: a stage of cloning, if any, then soft actor-critic."""
+    policy_optimiser = optax.adam(settings.policy_rate)
+    value_optimiser = optax.adam(settings.value_rate)
+    entropy_optimiser = optax.adam(settings.policy_rate)
+    multiplier_optimiser = optax.adam(settings.value_rate)
+    observed, acted, num_samples = spec.observation_size, spec.action_size, settings.num_sampled_actions
+    target_entropy = -float(acted)
+
+    def init(key: jax.Array, swept: dict[str, jax.Array]) -> CQLState:
+        actor_key, critic_key = jax.random.split(key)
+        actor = init_network(actor_key, (observed, *settings.policy_hidden, 2 * acted))
+        critics = init_networks(critic_key, (observed + acted, *settings.value_hidden, 1), 2)
+        zero = jnp.zeros(())
+        return CQLState(
+            actor=actor,
+            critics=critics,
+            targets=critics,
+            log_entropy_weight=zero,
+            log_multiplier=zero,
+            policy_optimiser=policy_optimiser.init(actor),
+            value_optimiser=value_optimiser.init(critics),
+            entropy_optimiser=entropy_optimiser.init(zero),
+            multiplier_optimiser=multiplier_optimiser.init(zero),
+            swept=swept,
+        )
+
+    def density(actor: Network, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+        mean, log_std = jnp.split(apply_network(actor, observations), 2, axis=-1)
+        return mean, jnp.clip(log_std, *LOG_STD_BOUNDS)
+
+    def value(critics: Network, observations: jax.Array, actions: jax.Array) -> jax.Array:
+        """Q of each critic for actions (…, rows, size): shape (critics, …, rows)."""
+        repeated = jnp.broadcast_to(observations, (*actions.shape[:-1], observed))
+        return apply_networks(critics, jnp.concatenate([repeated, actions], axis=-1))
+
+    def update_policy(state: CQLState, batch: Batch, key: jax.Array, is_cloning: bool) -> tuple[CQLState, Metrics]:
+        def loss(actor: Network) -> tuple[jax.Array, jax.Array]:
+            mean, log_std = density(actor, batch.observations)
+            actions, log_density = jax.tree.map(lambda leaf: leaf[0], sample_tanh_gaussian(key, mean, log_std, 1))
+            if is_cloning:
+                free = jnp.arctanh(jnp.clip(batch.actions, -1 + 1e-6, 1 - 1e-6))
+                gain = tanh_gaussian_log_likelihood(free, mean, log_std)
+            else:
+                gain = value(state.critics, batch.observations, actions).min(0)
+            return jnp.mean(jnp.exp(state.log_entropy_weight) * log_density - gain), log_density.mean()
+
+        (policy_loss, log_density), gradient = jax.value_and_grad(loss, has_aux=True)(state.actor)
+        actor, policy_moments = descend(policy_optimiser, gradient, state.policy_optimiser, state.actor)
+        # The gradient of −log α·(log π + H): the weight α grows while the entropy is below its target H.
+        log_weight, entropy_moments = descend(
+            entropy_optimiser, -(log_density + target_entropy), state.entropy_optimiser, state.log_entropy_weight
+        )
+        state = state._replace(
+            actor=actor,
+            log_entropy_weight=log_weight,
+            policy_optimiser=policy_moments,
+            entropy_optimiser=entropy_moments,
+        )
+        return state, {"policy_loss": policy_loss, "entropy": -log_density, "entropy_weight": jnp.exp(log_weight)}
+
+    def update_critics(state: CQLState, actor: Network, batch: Batch, key: jax.Array) -> tuple[CQLState, Metrics]:
+        uniform_key, here_key, next_key, target_key = jax.random.split(key, 4)
+        next_density = density(actor, batch.next_observations)
+        next_actions, _ = sample_tanh_gaussian(target_key, *next_density, 1)
+        following = value(state.targets, batch.next_observations, next_actions)[:, 0].min(0)
+        goals = batch.rewards + settings.discount * batch.continues * following
+
+        uniform = jax.random.uniform(uniform_key, (num_samples, *batch.actions.shape), minval=-1.0, maxval=1.0)
+        here, here_log = sample_tanh_gaussian(here_key, *density(actor, batch.observations), num_samples)
+        ahead, ahead_log = sample_tanh_gaussian(next_key, *next_density, num_samples)
+        actions = jnp.concatenate([uniform, here, ahead])
+        log_densities = jnp.concatenate([jnp.full_like(here_log, -acted * jnp.log(2.0)), here_log, ahead_log])
+
+        def loss(critics: Network, log_multiplier: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            recorded = value(critics, batch.observations, batch.actions)
+            sampled = value(critics, batch.observations, actions)
+            gap = state.swept["conservative_weight"] * conservative_gap(sampled, log_densities, recorded)
+            if settings.lagrange_threshold is not None:
+                multiplier = jnp.clip(jnp.exp(log_multiplier), 0, LARGEST_MULTIPLIER)
+                gap = multiplier * (gap - settings.lagrange_threshold)
+            errors = jnp.mean((goals - recorded) ** 2, axis=1)
+            return jnp.sum(errors + gap), (recorded, gap)
+
+        parameters = (state.critics, state.log_multiplier)
+        (_, (recorded, gap)), (gradient, multiplier_gradient) = jax.value_and_grad(loss, (0, 1), has_aux=True)(
+            *parameters
+        )
+        critics, value_moments = descend(value_optimiser, gradient, state.value_optimiser, state.critics)
+        # The multiplier ascends: it grows while the mean gap of the two critics exceeds the threshold.
+        log_multiplier, multiplier_moments = descend(
+            multiplier_optimiser, -0.5 * multiplier_gradient, state.multiplier_optimiser, state.log_multiplier
+        )
+        metrics = {
+            "critic_loss": jnp.mean((goals - recorded) ** 2),
+            "conservative_loss": gap.sum(),
+            "multiplier": jnp.exp(log_multiplier),
+            "value_mean": recorded.mean(),
+            "value_largest": jnp.abs(recorded).max(),
+        }
+        state = state._replace(
+            critics=critics,
+            targets=move_targets(state.targets, critics, settings.target_rate),
+            log_multiplier=log_multiplier,
+            value_optimiser=value_moments,
+            multiplier_optimiser=multiplier_moments,
+        )
+        return state, metrics
+
+    def update(
+        state: CQLState, memory: tuple[()], batch: Batch, key: jax.Array, is_cloning: bool
+    ) -> tuple[CQLState, Metrics]:
+        policy_key, critic_key = jax.random.split(key)
+        before = state.actor
+        state, policy_metrics = update_policy(state, batch, policy_key, is_cloning)
+        state, critic_metrics = update_critics(state, before, batch, critic_key)
+        return state, policy_metrics | critic_metrics
+
+    def stage(name: str, count: int, is_cloning: bool) -> Stage:
+        step = partial(update, is_cloning=is_cloning)
+        return Stage(name, count, None, settings.batch_size, no_memory, no_refresh, step)
+
+    num_cloning = min(settings.cloning_updates, num_updates // 2)
+    stages = (stage("policy", num_updates - num_cloning, False),)
+    if num_cloning:
+        stages = (stage("cloning", num_cloning, True), *stages)
+
+    def export(state: CQLState) -> dict[str, Any]:
+        return {"actor": state.actor, "log_std_bounds": jnp.asarray(LOG_STD_BOUNDS)}
+
+    return Algorithm("cql", init, stages, export, "tanh-gaussian")

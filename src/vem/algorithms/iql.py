@@ -1,0 +1,134 @@
+"""Implicit Q-learning: expectile regression of V toward Q(s, a) of recorded actions, then weighted cloning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vem import losses, weights
+from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
+from vem.algorithms.settings import setting
+from vem.distributions import log_likelihood, policy_mean
+from vem.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
+
+
+@dataclass(frozen=True)
+class IQLSettings:
+    """The official settings for MuJoCo; ``vem.presets`` holds those of the other task families."""
+
+    expectile: float = setting(0.7, "τ: toward 1, V is the best recorded action's value", "level", sweep=True)
+    inverse_temperature: float = setting(3.0, "β: rows are weighted by exp(β·A)", "not negative", sweep=True)
+    largest_weight: float = setting(100.0, "weights are clipped here", "positive")
+    discount: float = setting(0.99, "γ", "discount")
+    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
+    value_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of V and Q", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
+    policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
+    log_std_low: float = setting(-5.0, "log σ of the policy is clipped here")
+    log_std_high: float = setting(2.0, "")
+    value_rate: float = setting(3e-4, "Adam's learning rate for V and Q", "positive")
+    policy_rate: float = setting(3e-4, "Adam's first learning rate for the actor; falls to 0 by a cosine", "positive")
+    batch_size: int = setting(256, "rows in an update", "positive")
+    normalise_observations: bool = setting(False, "standardise observations (kept inside the policy)")
+    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "")
+
+
+class IQLState(NamedTuple):
+    """Networks, their optimisers and the swept settings."""
+
+    values: Network
+    """One V network; leading axis 1."""
+    critics: Network
+    """Two Q networks, stacked."""
+    targets: Network
+    actor: Network
+    free_log_std: jax.Array
+    value_optimiser: Any
+    critic_optimiser: Any
+    policy_optimiser: Any
+    swept: dict[str, jax.Array]
+
+
+def make(settings: IQLSettings, spec: Spec, num_updates: int) -> Algorithm:
+    """IQL for data of the given sizes."""
+    value_optimiser = optax.adam(settings.value_rate)
+    critic_optimiser = optax.adam(settings.value_rate)
+    policy_optimiser = optax.adam(optax.cosine_decay_schedule(settings.policy_rate, num_updates))
+
+    def init(key: jax.Array, swept: dict[str, jax.Array]) -> IQLState:
+        value_key, critic_key, actor_key = jax.random.split(key, 3)
+        observed, acted = spec.observation_size, spec.action_size
+        values = init_networks(value_key, (observed, *settings.value_hidden, 1), 1)
+        critics = init_networks(critic_key, (observed + acted, *settings.value_hidden, 1), 2)
+        actor = init_network(actor_key, (observed, *settings.policy_hidden, acted))
+        free_log_std = jnp.zeros(acted)
+        return IQLState(
+            values=values,
+            critics=critics,
+            targets=critics,
+            actor=actor,
+            free_log_std=free_log_std,
+            value_optimiser=value_optimiser.init(values),
+            critic_optimiser=critic_optimiser.init(critics),
+            policy_optimiser=policy_optimiser.init((actor, free_log_std)),
+            swept=swept,
+        )
+
+    def log_std_of(free: jax.Array) -> jax.Array:
+        return jnp.clip(free, settings.log_std_low, settings.log_std_high)
+
+    def update(state: IQLState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[IQLState, Metrics]:
+        pairs = jnp.concatenate([batch.observations, batch.actions], axis=-1)
+        recorded = apply_networks(state.targets, pairs).min(0)
+
+        def value_loss(values: Network) -> jax.Array:
+            difference = recorded - apply_networks(values, batch.observations)[0]
+            return losses.expectile_loss(difference, state.swept["expectile"]).mean()
+
+        value_error, gradient = jax.value_and_grad(value_loss)(state.values)
+        values, value_moments = descend(value_optimiser, gradient, state.value_optimiser, state.values)
+
+        estimates = apply_networks(values, batch.observations)[0]
+        temperature = 1 / jnp.maximum(state.swept["inverse_temperature"], 1e-8)
+        weight = weights.exponential_weights(recorded - estimates, temperature, settings.largest_weight)
+
+        def policy_loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            actor, free = parameters
+            mean = policy_mean(actor, batch.observations, key, settings.policy_dropout)
+            likelihood = log_likelihood(batch.actions, mean, log_std_of(free))
+            return -jnp.mean(weight * likelihood), likelihood.mean()
+
+        parameters = (state.actor, state.free_log_std)
+        (policy_error, likelihood), gradient = jax.value_and_grad(policy_loss, has_aux=True)(parameters)
+        (actor, free), policy_moments = descend(policy_optimiser, gradient, state.policy_optimiser, parameters)
+
+        goals = batch.rewards + settings.discount * batch.continues * apply_networks(values, batch.next_observations)[0]
+
+        def critic_loss(critics: Network) -> jax.Array:
+            return jnp.sum(jnp.mean((goals - apply_networks(critics, pairs)) ** 2, axis=1))
+
+        critic_error, gradient = jax.value_and_grad(critic_loss)(state.critics)
+        critics, critic_moments = descend(critic_optimiser, gradient, state.critic_optimiser, state.critics)
+        targets = move_targets(state.targets, critics, settings.target_rate)
+        metrics = {
+            "value_loss": value_error,
+            "value_mean": estimates.mean(),
+            "value_largest": jnp.abs(estimates).max(),
+            "critic_loss": critic_error,
+            "policy_loss": policy_error,
+            "log_likelihood": likelihood,
+            "effective_share": weights.effective_share(weight),
+        }
+        moments = (value_moments, critic_moments, policy_moments)
+        return IQLState(values, critics, targets, actor, free, *moments, state.swept), metrics
+
+    def export(state: IQLState) -> dict[str, Any]:
+        return {"actor": state.actor, "log_std": log_std_of(state.free_log_std), "critics": state.values}
+
+    stage = Stage("joint", num_updates, None, settings.batch_size, no_memory, no_refresh, update)
+    return Algorithm("iql", init, (stage,), export, "gaussian")

@@ -1,0 +1,113 @@
+"""TD3+BC: deterministic policy gradient with twin critics, and a squared distance to the recorded action."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
+from vem.algorithms.settings import setting
+from vem.distributions import policy_mean
+from vem.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
+
+
+@dataclass(frozen=True)
+class TD3BCSettings:
+    """The official settings."""
+
+    value_weight: float = setting(2.5, "α: weight of Q/mean|Q| against the cloning error", "not negative", sweep=True)
+    target_noise: float = setting(0.2, "σ of the noise on the target's action", "not negative")
+    largest_noise: float = setting(0.5, "the noise is clipped here", "not negative")
+    critic_updates: int = setting(2, "critic updates for each update of the actor and the targets", "positive")
+    discount: float = setting(0.99, "γ", "discount")
+    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
+    value_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
+    value_rate: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
+    policy_rate: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
+    batch_size: int = setting(256, "rows in an update", "positive")
+    normalise_observations: bool = setting(True, "standardise observations (kept inside the policy)")
+    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "")
+
+
+class TD3BCState(NamedTuple):
+    """Networks, their optimisers, the number of updates done and the swept settings."""
+
+    actor: Network
+    critics: Network
+    target_actor: Network
+    targets: Network
+    policy_optimiser: Any
+    value_optimiser: Any
+    num_done: jax.Array
+    swept: dict[str, jax.Array]
+
+
+def make(settings: TD3BCSettings, spec: Spec, num_updates: int) -> Algorithm:
+    """TD3+BC for data of the given sizes."""
+    policy_optimiser = optax.adam(settings.policy_rate)
+    value_optimiser = optax.adam(settings.value_rate)
+
+    def init(key: jax.Array, swept: dict[str, jax.Array]) -> TD3BCState:
+        actor_key, critic_key = jax.random.split(key)
+        observed, acted = spec.observation_size, spec.action_size
+        actor = init_network(actor_key, (observed, *settings.policy_hidden, acted))
+        critics = init_networks(critic_key, (observed + acted, *settings.value_hidden, 1), 2)
+        moments = (policy_optimiser.init(actor), value_optimiser.init(critics))
+        return TD3BCState(actor, critics, actor, critics, *moments, jnp.zeros((), jnp.int32), swept)
+
+    def value(critics: Network, observations: jax.Array, actions: jax.Array) -> jax.Array:
+        return apply_networks(critics, jnp.concatenate([observations, actions], axis=-1))
+
+    def update_critics(state: TD3BCState, batch: Batch, key: jax.Array) -> tuple[TD3BCState, Metrics]:
+        noise = settings.target_noise * jax.random.normal(key, batch.actions.shape)
+        noise = jnp.clip(noise, -settings.largest_noise, settings.largest_noise)
+        actions = jnp.clip(policy_mean(state.target_actor, batch.next_observations) + noise, -1, 1)
+        following = value(state.targets, batch.next_observations, actions).min(0)
+        goals = batch.rewards + settings.discount * batch.continues * following
+
+        def loss(critics: Network) -> tuple[jax.Array, jax.Array]:
+            values = value(critics, batch.observations, batch.actions)
+            return jnp.sum(jnp.mean((goals - values) ** 2, axis=1)), values
+
+        (error, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
+        critics, moments = descend(value_optimiser, gradient, state.value_optimiser, state.critics)
+        metrics = {"critic_loss": error, "value_mean": values.mean(), "value_largest": jnp.abs(values).max()}
+        return state._replace(critics=critics, value_optimiser=moments), metrics
+
+    def update_policy(state: TD3BCState, batch: Batch) -> tuple[TD3BCState, Metrics]:
+        def loss(actor: Network) -> tuple[jax.Array, jax.Array]:
+            actions = policy_mean(actor, batch.observations)
+            values = value(state.critics, batch.observations, actions)[0]
+            scale = state.swept["value_weight"] / jnp.maximum(jax.lax.stop_gradient(jnp.abs(values).mean()), 1e-8)
+            error = jnp.mean((actions - batch.actions) ** 2)
+            return error - scale * values.mean(), error
+
+        (policy_loss, error), gradient = jax.value_and_grad(loss, has_aux=True)(state.actor)
+        actor, moments = descend(policy_optimiser, gradient, state.policy_optimiser, state.actor)
+        state = state._replace(
+            actor=actor,
+            policy_optimiser=moments,
+            target_actor=move_targets(state.target_actor, actor, settings.target_rate),
+            targets=move_targets(state.targets, state.critics, settings.target_rate),
+        )
+        return state, {"policy_loss": policy_loss, "cloning_error": error}
+
+    def update(state: TD3BCState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[TD3BCState, Metrics]:
+        state, critic_metrics = update_critics(state, batch, key)
+        state = state._replace(num_done=state.num_done + 1)
+        moved, policy_metrics = update_policy(state, batch)
+        is_due = state.num_done % settings.critic_updates == 0
+        state = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), moved, state)
+        return state, critic_metrics | policy_metrics
+
+    def export(state: TD3BCState) -> dict[str, Any]:
+        return {"actor": state.actor}
+
+    stage = Stage("joint", num_updates, None, settings.batch_size, no_memory, no_refresh, update)
+    return Algorithm("td3bc", init, (stage,), export, "deterministic")
