@@ -28,6 +28,9 @@ from vem.policy import Policy
 ONE_THREAD: dict[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Workers share the cores by episodes; threads inside one would only get in the way of the others."""
 
+START_SECONDS = 300.0
+"""How long a worker may take to load the simulator and make its environment."""
+
 
 def episode_seed(seed: int, episode: int) -> int:
     """The seed of an episode: the same for every policy, and unlike those of any other evaluation seed."""
@@ -165,7 +168,7 @@ class _Worker:
         self.is_alive = True
         self._actor: bytes | None = None
         self._episode_seconds = episode_seconds
-        self.deadline = time.monotonic() + episode_seconds
+        self.deadline = time.monotonic() + START_SECONDS
 
     def give(self, task: _Task) -> None:
         self.task, self.deadline = task, time.monotonic() + self._episode_seconds
@@ -190,7 +193,7 @@ class _Worker:
     def receive_sizes(self) -> None:
         """Take the sizes of the worker's environment; SimulatorError if it could not be made."""
         try:
-            answer = self.connection.recv() if self.connection.poll() else f"no answer in {self._episode_seconds:g} s"
+            answer = self.connection.recv() if self.connection.poll() else f"no environment after {START_SECONDS:g} s"
         except (EOFError, OSError):
             answer = f"a worker process died while making the environment (exit code {self.process.exitcode})"
         if isinstance(answer, str):
