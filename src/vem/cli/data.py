@@ -76,7 +76,7 @@ def register(verbs: Any) -> None:
         epilog="example: vem data make pointmaze-medium --rows 50000 --out maze.hdf5",
     )
     make.add_argument("maze", metavar="MAZE", help="pointmaze-umaze, pointmaze-medium or pointmaze-large")
-    make.add_argument("--rows", type=_positive, help="steps to record (default 150000)")
+    make.add_argument("--rows", type=_positive, help="steps to record (default: enough to learn from)")
     make.add_argument("--seed", type=int, default=0, help="seed of the recording (default 0)")
     where = make.add_mutually_exclusive_group()
     where.add_argument("--out", metavar="FILE.hdf5", help="file to write (default MAZE.hdf5 in this directory)")

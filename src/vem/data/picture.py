@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,10 @@ def _histogram(axes: Any, values: np.ndarray, label: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
     low, high = float(values.min()), float(values.max())
-    if np.all(values == np.round(values)) and high - low < 40:
-        edges, share = np.arange(low - 0.5, high + 1), 0.8
+    if np.all(values == np.round(values)) and high - low < 1e6:
+        # Bins of equal numbers of whole values, or the counts would beat against the bins.
+        width = math.ceil((high - low + 1) / 40)
+        edges, share = np.arange(low - 0.5, high + width, width), 0.8 if high - low < 10 else 0.97
     else:
         num_bins = int(np.clip(2 * np.sqrt(len(values)), 10, 40))
         margin = 0.5 if high - low <= 1e-6 * max(1.0, abs(high)) else 0.0
@@ -59,7 +62,7 @@ def _histogram(axes: Any, values: np.ndarray, label: str) -> None:
         axes.set_ylim(bottom=0.5)
     else:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=share == 0.8))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=high - low < 10))
     median = float(np.median(values))
     axes.axvline(median, color=ORANGE, linewidth=1.5, label=f"median {median:.4g}")
     axes.legend(frameon=False, fontsize=9)
