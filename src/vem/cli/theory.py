@@ -59,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
 
     settings = _settings(options)
     settings.check()
-    page.prepare(options.out)
+    for directory in (options.out, *([options.json.parent] if options.json else [])):
+        page.prepare(directory)
     results = theory.run(settings)
     written = page.write(results, settings, options.out)
     if options.json is not None:

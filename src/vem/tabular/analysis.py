@@ -27,7 +27,7 @@ def distance(first: Array, second: Array) -> Array:
 
 
 def fixed_point(operator: Operator, start: Array, rate: float, tolerance: float = 1e-9) -> FixedPoint:
-    """Apply a contraction until its fixed point is certified to ``tolerance``.
+    """Apply a contraction until its fixed point is certified to ``tolerance``, or as far as float64 allows.
 
     ‖TV − V*‖ ≤ rate/(1−rate)·‖TV − V‖ needs no knowledge of V*; it holds if ``rate`` bounds the operator's
     contraction rate. An operator whose steps do not shrink at that rate is refused.
@@ -42,12 +42,12 @@ def fixed_point(operator: Operator, start: Array, rate: float, tolerance: float 
         step = float(distance(improved, values).max())
         # Float64 rounding of one application, far below any tolerance that can be reached.
         rounding = 64 * np.finfo(np.float64).eps * float(1 + abs(improved).max())
-        if not step <= allowed * rate + rounding:
+        if not step <= allowed:
             raise DivergenceError(
                 f"application {num_applications} moved the values by {step:.3g}, more than {rate:.6g} times "
                 f"the one before: the operator does not contract at this rate"
             )
-        values, allowed = improved, step
+        values, allowed = improved, rate * step + rounding
         bound = (rate * step + rounding) / (1 - rate)
         if bound <= max(tolerance, 2 * rounding / (1 - rate)):
             return FixedPoint(values, bound, num_applications)

@@ -38,19 +38,18 @@ th { border-bottom: 2px solid #888 } td { border-bottom: 1px solid #ddd; vertica
 
 
 def prepare(directory: Path) -> None:
-    """Make the output directory, so that a place that cannot be written to is known before the work."""
+    """Make a directory to write in, so that a place that cannot be written to is known before the work."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         probe = directory / ".probe"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise RunError(f"cannot write to {directory} ({error.strerror}): choose another --out") from error
+        raise RunError(f"cannot write to {directory} ({error.strerror}): choose another place") from error
 
 
 def write(results: Results, settings: Settings, directory: Path) -> Path:
     """Write every file into ``directory`` and return the path of the page."""
-    prepare(directory)
     described = captions(settings)
     sections = []
     for name, table in results.tables.items():
@@ -74,16 +73,13 @@ def write_json(results: Results, path: Path) -> None:
         name: [{key: float(f"{value:.6g}") for key, value in row.items()} for row in table]
         for name, table in results.tables.items()
     }
-    try:
-        lines = ",\n".join(
-            f'    "{name}": [\n      ' + ",\n      ".join(json.dumps(row) for row in table) + "\n    ]"
-            for name, table in tables.items()
-        )
-        statements = ",\n    ".join(json.dumps(claim._asdict(), ensure_ascii=False) for claim in results.claims)
-        content = f'{{\n  "tables": {{\n{lines}\n  }},\n  "claims": [\n    {statements}\n  ]\n}}\n'
-        path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"cannot write {path} ({error.strerror}): choose another --json") from error
+    lines = ",\n".join(
+        f'    "{name}": [\n      ' + ",\n      ".join(json.dumps(row) for row in table) + "\n    ]"
+        for name, table in tables.items()
+    )
+    statements = ",\n    ".join(json.dumps(claim._asdict(), ensure_ascii=False) for claim in results.claims)
+    content = f'{{\n  "tables": {{\n{lines}\n  }},\n  "claims": [\n    {statements}\n  ]\n}}\n'
+    path.write_text(content, encoding="utf-8")
 
 
 def _write_csv(path: Path, table: Table) -> None:
