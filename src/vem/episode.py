@@ -81,13 +81,14 @@ def run_episode(
     """Run one episode and return the fields of its EpisodeRecord; all randomness comes from ``seed``."""
     act = _acting(env, actor, np.random.default_rng([seed, 1]), is_stochastic)
     space: Any = env.action_space
+    low, high = space.low.ravel(), space.high.ravel()
     observation, info = env.reset(seed=seed)
     observations, rewards = [flat_observation(observation)], []
     success = info.get("success")
     terminated = truncated = False
     while not (terminated or truncated):
-        action = np.clip(act(observations[-1]), space.low.ravel(), space.high.ravel())
-        observation, reward, terminated, truncated, info = env.step(action.reshape(space.shape).astype(space.dtype))
+        action = np.clip(act(observations[-1]), low, high).reshape(space.shape).astype(space.dtype)
+        observation, reward, terminated, truncated, info = env.step(action)
         observations.append(flat_observation(observation))
         rewards.append(float(reward))
         if "success" in info:

@@ -230,21 +230,23 @@ def _work(connection: Connection, environment: bytes) -> None:
 
     # Ctrl-C reaches the whole process group; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        make = pickle.loads(environment)
-        env = make_environment(make)
-        connection.send(space_sizes(env))
-    except Exception as error:
-        connection.send(str(error) if isinstance(error, SimulatorError) else f"the environment: {_sentence(error)}")
-        return
-    actor: Any = None
-    while True:
+    # A parent that is gone closes the pipe, and then there is nobody to work for.
+    with suppress(EOFError, OSError):
         try:
-            message = connection.recv()
-        except (EOFError, OSError):
+            make = pickle.loads(environment)
+            env = make_environment(make)
+            sizes = space_sizes(env)
+        except Exception as error:
+            known = isinstance(error, SimulatorError)
+            connection.send(str(error) if known else f"the environment: {_sentence(error)}")
             return
-        if message is None:
-            return
+        connection.send(sizes)
+        _serve(connection, make, env)
+
+
+def _serve(connection: Connection, make: Environment, env: Any) -> None:
+    actor: Any = None
+    while (message := connection.recv()) is not None:
         payload, seed, is_stochastic, keeps_path = message
         try:
             actor = pickle.loads(payload) if payload is not None else actor
