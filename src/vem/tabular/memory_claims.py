@@ -37,7 +37,7 @@ def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
     )
     yield Claim(
         "4.2",
-        "Lemma 4's restriction to τ > ½ is needed (17 of the paper's 21 tuned τ lie below).",
+        "Implied: lemma 4 needs τ > ½ (17 of the paper's 21 tuned τ lie below).",
         f"mean distance {moved[0.3]:.2f} at τ = 0.3 and {moved[0.1]:.2f} at τ = 0.1",
         verdict(moved[0.3] > 1e-3),
     )
@@ -86,7 +86,7 @@ def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
     places = ground.position(found), ground.position(fixed[0.7])
     yield Claim(
         "3.2",
-        "The plan of equations 5 and 6 is the operator that section 4.2 analyses.",
+        "Implied: the plan of equations 5 and 6 is the operator that section 4.2 analyses.",
         "at n = 1, eq. 6 has r + γV̂(s′) where 4.2 has V̂(s); in expectation its fixed point at τ = 0.7 is at "
         "{:.2f} instead of {:.2f} (0 = V^μ, 1 = V*)".format(*places),
         verdict(abs(places[0] - places[1]) < 1e-3),
@@ -94,7 +94,7 @@ def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
     deviations = [_deviation(ground, fixed[0.7], 0.7, steps) for steps in (1, 2, 3, 4)]
     yield Claim(
         "4.3",
-        "The variance grows with n_max, at the fixed point as well as at V = 0.",
+        "Implied: the variance grows with n_max at the fixed point as well as at V = 0.",
         "{:.2f}, {:.2f}, {:.2f}, {:.2f} for n_max = 1, 2, 3, 4 at V*_τ, τ = 0.7".format(*deviations),
         verdict(sorted(deviations) == deviations),
     )

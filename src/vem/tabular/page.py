@@ -122,7 +122,8 @@ def _page(sections: list[str], claims: list[Claim]) -> str:
         f"<title>VEM: the theory, measured</title><style>{STYLE}</style></head><body>"
         "<h1>Value-based Episodic Memory: the theory, measured</h1>"
         "<p>The toy figures of the paper, drawn from many random processes, and every statement of its sections "
-        "3.1, 3.2 and 4.1–4.3 that can be checked, with what was measured.</p>"
+        "3.1, 3.2 and 4.1–4.3 that can be checked, with what was measured. A statement that starts "
+        "with “Implied” is not in the paper in words but is what a reader would take from it.</p>"
         f"{''.join(sections)}<section><h2>Statement by statement</h2><p>Verdicts: {counts}.</p>{listed}</section>"
         "</body></html>\n"
     )
