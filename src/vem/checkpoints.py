@@ -9,7 +9,9 @@ import json
 import os
 import struct
 import uuid
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,8 @@ def write_json(path: Path, content: Any) -> None:
 def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> None:
     """Write a safetensors file with ``header`` as JSON in its metadata."""
     contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    write_file(path, save(contiguous, metadata={"vem": json.dumps(header, allow_nan=False)}))
+    text = json.dumps({**header, "crc32": _checksum(contiguous)}, allow_nan=False)
+    write_file(path, save(contiguous, metadata={"vem": text}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -85,9 +88,36 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = json.loads((file.metadata() or {})["vem"])
-            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, KeyError, struct.error) as error:
         raise RunError(f"{path} is damaged ({error})") from None
+    if not isinstance(header, dict) or header.pop("crc32", None) != _checksum(tensors):
+        raise RunError(f"{path} is damaged (its checksum differs)")
+    return tensors, header
+
+
+def _checksum(tensors: dict[str, np.ndarray]) -> int:
+    """CRC-32 of all names and numbers: safetensors itself would not notice a flipped bit."""
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(tensors[name].reshape(-1).view(np.uint8), zlib.crc32(name.encode(), total))
+    return total
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep a second process from writing to the same run directory; RunError if one does already."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows
+        yield
+        return
+    with (directory / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(f"another process is training in {directory}; wait for it, or stop it first") from None
+        yield
 
 
 def save_checkpoint(directory: Path, updates: int, tree: Any, header: dict[str, Any]) -> Path:

@@ -15,6 +15,7 @@ import time
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,8 @@ class Run:
         self.config = config
         self.dataset = dataset
         self.messages: list[str] = []
+        """What resuming found worth saying."""
+        self.seconds_per_checkpoint = SECONDS_PER_CHECKPOINT
         method = find_method(config.algorithm)
         self.settings = build(method.settings, config.settings)
         spec = Spec(dataset.observation_size, dataset.action_size, dataset.num_rows)
@@ -153,6 +156,7 @@ class Run:
         """The first member's policy."""
         return load_policy(self.policy_paths[0])
 
+    @cached_property
     def rows(self) -> Rows:
         """The data on the device, in the units of the method."""
         settings = dataclasses.asdict(self.settings)
@@ -171,25 +175,29 @@ class Run:
         """Train, yielding after each chunk; writes metrics and checkpoints on the way and policies at the end."""
         if self.is_finished:
             return
-        rows = self.rows()
+        rows = self.rows
         snapshot = self._resumed or self.initial()
         largest = 5 * (
             1 + float(np.abs(np.asarray(rows.rewards)).max()) / (1 - self.config.settings.get("discount", 0.99))
         )
         started, saved = time.monotonic(), time.monotonic()
         progress = None
-        with (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
+        with (
+            checkpoints.locked(self.directory),
+            (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
+        ):
             for progress in train(self.algorithm, rows, self.config.members, snapshot, largest):
                 if _is_metric_line(progress, self.config.num_updates):
                     metrics.write(json.dumps(self._metric_line(progress, time.monotonic() - started)) + "\n")
                     metrics.flush()
                 yield progress
                 finished_stage = progress.snapshot.done == progress.stage.num_updates
-                if finished_stage or time.monotonic() - saved > SECONDS_PER_CHECKPOINT:
+                if finished_stage or time.monotonic() - saved > self.seconds_per_checkpoint:
                     self.checkpoint(progress)
                     saved = time.monotonic()
         state = (progress.snapshot if progress else snapshot).state
-        self._write_policies(state, rows)
+        for policy, path in zip(self.export(state), self.policy_paths, strict=True):
+            policy.save(path)
 
     def train(self) -> Run:
         """Train to the end and return the run."""
@@ -216,11 +224,15 @@ class Run:
             "members": members,
         }
 
-    def _write_policies(self, state: Any, rows: Rows) -> None:
+    def export(self, state: Any) -> list[Policy]:
+        """The policies in a state of training, in the members' order."""
         exported = jax.device_get(jax.vmap(self.algorithm.export)(state))
+        rows = self.rows
         normaliser = (np.asarray(rows.observation_mean), np.asarray(rows.observation_deviation))
         info = self.dataset.info
-        for index, (member, path) in enumerate(zip(self.config.members, self.policy_paths, strict=True)):
+        bounds = (np.asarray(info.action_low), np.asarray(info.action_high))
+        policies = []
+        for index, member in enumerate(self.config.members):
             facts = {
                 "algorithm": self.config.algorithm,
                 "preset": self.config.preset,
@@ -234,8 +246,8 @@ class Run:
             }
             parameters = jax.tree.map(lambda leaf, index=index: leaf[index], exported)
             parameters["value_unit"] = np.asarray(rows.value_unit)
-            bounds = (np.asarray(info.action_low), np.asarray(info.action_high))
-            make_policy(self.algorithm.policy_kind, parameters, bounds, normaliser, facts).save(path)
+            policies.append(make_policy(self.algorithm.policy_kind, parameters, bounds, normaliser, facts))
+        return policies
 
 
 def create_run(directory: str | Path, config: Config, dataset: Dataset) -> Run:

@@ -74,6 +74,8 @@ class Stage(NamedTuple):
     refresh: Callable[[State, Memory, Rows, jax.Array, jax.Array], tuple[State, Memory]]
     """(state, memory, rows, number of refreshes so far in this stage, key) → (state, memory)."""
     update: Callable[[State, Memory, Batch, jax.Array], tuple[State, Metrics]]
+    trains_policy: bool = True
+    """False where the policy stays as it is, so that evaluating it on the way would show nothing."""
 
 
 class Algorithm(NamedTuple):

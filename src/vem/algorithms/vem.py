@@ -323,7 +323,7 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
     else:
         num_value = max(1, round(num_updates * settings.value_updates))
         stages = (
-            Stage("value", num_value, period, settings.batch_size, empty, refresh, value_update),
+            Stage("value", num_value, period, settings.batch_size, empty, refresh, value_update, trains_policy=False),
             Stage(
                 "policy",
                 max(1, num_updates - num_value),

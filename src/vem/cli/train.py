@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import signal
 import sys
-import time
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from vem.cli.progress import display, stop_requests
 
 if TYPE_CHECKING:
     from vem.experiment import Config, Run
@@ -48,9 +48,13 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
         metavar="N",
         help="updates in all, for each policy (default: 100000)",
     )
-    add("--seeds", default="1", metavar="N|A,B,…", help="how many seeds, or which (default: 1)")
+    add("--seeds", metavar="N|A,B,…", help="how many seeds, or which (default: 1)")
     add("--out", metavar="DIR", help="run directory (default: runs/DATASET-ALGORITHM, numbered)")
     add("--resume", metavar="RUN", help="continue the run in this directory")
+    add("--evaluate-every", type=int, metavar="N", help="evaluate 20 episodes after every N updates, 100 at the end")
+    add(
+        "--checkpoint-seconds", type=float, default=60.0, metavar="S", help="how often the state is saved (default: 60)"
+    )
     add("--json", action="store_true", help="print the result as JSON, and progress to standard error")
     reading = parser.add_argument_group("reading the data (see docs/data.md)")
     reading.add_argument("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
@@ -65,6 +69,10 @@ def run(options: argparse.Namespace) -> int:
     from vem.experiment import create_run, load_data, resume_run
 
     _check_options(options)
+    if options.dataset is None and not options.resume:
+        from vem.cli import tour
+
+        return tour.run(options)
     say = lambda text: print(text, file=sys.stderr if options.json else sys.stdout, flush=True)
     if options.resume:
         training = resume_run(options.resume)
@@ -73,13 +81,14 @@ def run(options: argparse.Namespace) -> int:
         if training.is_finished:
             say(f"{options.resume} is finished; its policies are in {training.directory / 'policies'}")
     else:
-        config = _config(options)
+        config = make_config(options, str(options.dataset), options.algorithm)
         dataset = load_data(config)
-        directory = Path(options.out) if options.out else _free_directory(config)
+        stem = Path(config.dataset.removeprefix("minari:")).stem
+        directory = Path(options.out) if options.out else free_directory(f"{stem}-{config.algorithm}")
         training = create_run(directory, config, dataset)
-        say(_headline(training))
-    interrupted = _train(training, options.json)
-    if interrupted:
+        say(headline(training))
+    training.seconds_per_checkpoint = options.checkpoint_seconds
+    if train(training, options.json, options.evaluate_every):
         say(f"\nstopped and saved; go on with: vem train --resume {training.directory}")
         return 130
     _print_result(training, options.json)
@@ -97,36 +106,41 @@ def _check_options(options: argparse.Namespace) -> None:
         if given or others:
             names = ", ".join(sorted(n.removeprefix("set_").replace("_", "-") for n in given + others))
             raise SettingsError(f"a resumed run keeps its dataset and settings; leave out {names}, or start a new run")
-    elif options.dataset is None:
-        options.dataset = "pointmaze-medium"
+    if options.evaluate_every is not None and options.evaluate_every < 1:
+        raise SettingsError(f"--evaluate-every is {options.evaluate_every}; it must be 1 or more")
 
 
-def _config(options: argparse.Namespace) -> Config:
+def make_config(
+    options: argparse.Namespace, dataset: str, algorithm: str, num_seeds: str = "1", num_updates: int = 100_000
+) -> Config:
+    """The Config that the options ask for; the last arguments say what holds where they say nothing."""
+    from vem import experiment
     from vem.algorithms import find_method
     from vem.algorithms.settings import convert, sweepable
-    from vem.experiment import make_config
 
-    names = sweepable(find_method(options.algorithm).settings)
+    names = sweepable(find_method(algorithm).settings)
     settings: dict[str, Any] = {}
     for name, text in vars(options).items():
         if name.startswith("set_") and text is not None:
             name = name.removeprefix("set_")
             settings[name] = text.split(",") if name in names and "," in text else text
-    seeds = [convert(part, int, "seeds") for part in options.seeds.split(",")]
+    chosen = options.seeds or num_seeds
+    seeds = [convert(part, int, "seeds") for part in chosen.split(",")]
     rules = {name: value for name in ("split", "time_limit") if (value := getattr(options, name)) is not None}
-    return make_config(
-        options.dataset,
-        algorithm=options.algorithm,
+    return experiment.make_config(
+        dataset,
+        algorithm=algorithm,
         preset=options.preset,
         settings=settings,
-        seeds=seeds if "," in options.seeds else seeds[0],
-        num_updates=100_000 if options.steps is None else options.steps,
+        seeds=seeds if "," in chosen else seeds[0],
+        num_updates=num_updates if options.steps is None else options.steps,
         rules=rules,
         data_dir=options.data_dir,
     )
 
 
-def _headline(run: Run) -> str:
+def headline(run: Run) -> str:
+    """What is about to be trained, in two lines."""
     config, data = run.config, run.dataset
     count = len(config.members)
     return (
@@ -136,11 +150,12 @@ def _headline(run: Run) -> str:
     )
 
 
-def _train(run: Run, quiet_stdout: bool) -> bool:
-    """Train with a progress display; True if a signal stopped it (after saving)."""
-    with _stop_requests() as requests, _display(run, quiet_stdout) as show:
+def train(run: Run, quiet_stdout: bool = False, evaluate_every: int | None = None) -> bool:
+    """Train with a progress display, evaluating on the way if asked; True if a signal stopped it (after saving)."""
+    with stop_requests() as requests, display(quiet_stdout) as show, _curve(run, evaluate_every) as evaluate:
         for progress in run.progress():
             show(progress)
+            evaluate(progress)
             if requests:
                 run.checkpoint(progress)
                 return True
@@ -148,88 +163,30 @@ def _train(run: Run, quiet_stdout: bool) -> bool:
 
 
 @contextmanager
-def _stop_requests() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM instead of dying in mid-chunk; a second one interrupts at once."""
-    requests: list[int] = []
-
-    def handle(number: int, _: Any) -> None:
-        if requests:
-            raise KeyboardInterrupt
-        requests.append(number)
-        print("\nstopping after this chunk (again to stop at once) …", file=sys.stderr, flush=True)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield requests
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _display(run: Run, quiet_stdout: bool) -> Iterator[Any]:
-    """A function that shows progress: a live bar on a terminal, a line every ten seconds elsewhere."""
-    stream = sys.stderr if quiet_stdout else sys.stdout
-    started, first, last = time.monotonic(), None, 0.0
-
-    def describe(progress: Progress) -> tuple[str, float, float]:
-        nonlocal first
-        now = time.monotonic()
-        if first is None:
-            first = (progress.updates, now)
-        rate = (
-            (progress.updates - first[0]) / (now - first[1]) if now > first[1] and progress.updates > first[0] else 0.0
-        )
-        left = (progress.num_updates - progress.updates) / rate if rate else float("nan")
-        shown = ("value_mean", "value_loss", "log_likelihood", "policy_loss")
-        metrics = "  ".join(f"{name} {progress.metrics[name].mean():.3g}" for name in shown if name in progress.metrics)
-        return metrics, rate, left
-
-    if stream.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as Bar
-
-        columns = (
-            TextColumn("{task.fields[stage]:>7}"),
-            BarColumn(),
-            TextColumn("{task.percentage:3.0f}%  {task.fields[text]}"),
-        )
-        with Bar(*columns, console=Console(file=stream), transient=False) as bar:
-            task = bar.add_task("train", total=None, stage="compile", text="")
-
-            def show(progress: Progress) -> None:
-                metrics, rate, left = describe(progress)
-                ending = f"{rate:,.0f} steps/s  {_clock(left)} left  {metrics}" if rate else metrics
-                bar.update(
-                    task,
-                    total=progress.num_updates,
-                    completed=progress.updates,
-                    stage=progress.stage.name,
-                    text=ending,
-                )
-
-            yield show
+def _curve(run: Run, evaluate_every: int | None) -> Iterator[Callable[[Progress], None]]:
+    """A function that evaluates the policies whenever another ``evaluate_every`` updates are done, and at the end."""
+    if evaluate_every is None or run.is_finished:
+        yield lambda progress: None
         return
+    from vem.evaluation import NUM_PATHS, evaluate_run_at
+    from vem.rollouts import Evaluator
+    from vem.targets import find_target
 
-    def line(progress: Progress) -> None:
-        nonlocal last
-        now = time.monotonic()
-        metrics, rate, left = describe(progress)
-        if now - last >= 10 or progress.updates == progress.num_updates:
-            last = now
-            speed = f"{rate:,.0f} steps/s  {_clock(left)} left" if rate else f"{now - started:.0f} s"
-            text = f"{progress.stage.name:>7}  {progress.updates:>9,} / {progress.num_updates:,}  {speed}  {metrics}"
-            print(text, file=stream, flush=True)
+    target = find_target(run.directory)
+    with Evaluator(target.environment) as evaluator:
+        before = 0
 
-    yield line
+        def evaluate(progress: Progress) -> None:
+            nonlocal before
+            is_last = progress.updates == progress.num_updates
+            due = progress.updates // evaluate_every > before // evaluate_every
+            before = progress.updates
+            if is_last or (due and progress.stage.trains_policy):
+                policies = run.export(progress.snapshot.state)
+                paths = NUM_PATHS if is_last else 0
+                evaluate_run_at(target, policies, progress.updates, evaluator, 100 if is_last else 20, num_paths=paths)
 
-
-def _clock(seconds: float) -> str:
-    if seconds != seconds:
-        return "?"
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}" if minutes >= 60 else f"{minutes}:{seconds:02d}"
+        yield evaluate
 
 
 def _print_result(run: Run, as_json: bool) -> None:
@@ -242,12 +199,12 @@ def _print_result(run: Run, as_json: bool) -> None:
     print(f"use it:  policy = vem.load_policy('{run.policy_paths[0]}'); policy.act(observation)")
 
 
-def _free_directory(config: Config) -> Path:
-    base = f"{Path(config.dataset.removeprefix('minari:')).stem}-{config.algorithm}"
-    number, path = 1, Path("runs") / base
+def free_directory(name: str) -> Path:
+    """A directory below ``runs`` that does not exist yet, numbered from the second on."""
+    number, path = 1, Path("runs") / name
     while path.exists():
         number += 1
-        path = Path("runs") / f"{base}-{number}"
+        path = Path("runs") / f"{name}-{number}"
     return path
 
 
