@@ -1,1 +1,5 @@
-""""""
+"""The report: run directories in, one self-contained HTML page and its figures out."""
+
+from vem.report.build import Report, write_report
+
+__all__ = ["Report", "write_report"]

@@ -1,0 +1,209 @@
+"""From run directories to a report: reads them, draws every figure that they allow, and writes one page."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vem.checkpoints import write_file
+from vem.data import Dataset
+from vem.errors import RunError
+from vem.report import comparison, curves, landscape, returns, table, weighting
+from vem.report.page import Group, Section, render_page
+from vem.report.records import RunRecord, Series, label_runs, read_run
+from vem.report.style import Drawing, drawing_style, looks, write_files
+
+PAGE = "report.html"
+FIGURES = "figures"
+NUM_VALUE_ROWS = 5000
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written."""
+
+    page: Path
+    figures: list[Path]
+    groups: list[Group]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report's facts as JSON values."""
+        return {
+            "page": str(self.page),
+            "figures": [str(path) for path in self.figures],
+            "datasets": [
+                {
+                    "name": group.name,
+                    "runs": [str(run.directory) for run in group.runs],
+                    "scores": [_row_dict(row) for row in group.rows],
+                    "notes": group.notes,
+                }
+                for group in self.groups
+            ],
+        }
+
+
+def write_report(
+    runs: Sequence[str | Path], out: str | Path | None = None, show: Callable[[str], None] = lambda text: None
+) -> Report:
+    """Write ``report.html`` and ``figures/*.png, *.svg`` about the runs and return what was written.
+
+    ``out`` is by default the directory ``report`` in the first run. ``show`` is told what is being drawn.
+    """
+    if not runs:
+        raise RunError("a report needs at least one run directory; make one with vem train")
+    directories = list(dict.fromkeys(Path(run) for run in runs))
+    records = [read_run(directory) for directory in directories]
+    if not any(record.metrics or record.policies for record in records):
+        raise RunError(
+            f"{directories[0]} has no policies and no metrics yet, so there is nothing to report; train it with "
+            f"vem train --resume {directories[0]}"
+        )
+    out = directories[0] / "report" if out is None else Path(out)
+    _make_directory(out / FIGURES)
+    by_data: dict[str, list[RunRecord]] = {}
+    for record in records:
+        by_data.setdefault(record.data_name, []).append(record)
+    groups = []
+    with drawing_style():
+        for name, members in by_data.items():
+            prefix = f"{_slug(name)}-" if len(by_data) > 1 else ""
+            groups.append(build_group(name, members, prefix, show))
+    drawings = [drawing for group in groups for section in group.sections for drawing in section.drawings]
+    show("writing")
+    try:
+        figures = [out / FIGURES / file for drawing in drawings for file in write_files(drawing, out / FIGURES)]
+        write_file(out / PAGE, render_page(groups, FIGURES).encode())
+    except OSError as error:
+        raise RunError(f"{out} cannot be written ({error.strerror}); choose another --out") from None
+    return Report(out / PAGE, figures, groups)
+
+
+def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[str], None]) -> Group:
+    """Everything about the runs on one dataset."""
+    label_runs(runs)
+    series = [one for run in runs for one in run.series]
+    styles = looks(series)
+    show(f"{name}: reading the data")
+    datasets = {id(run): run.dataset for run in runs}
+    first = next((run for run in runs if datasets[id(run)] is not None), None)
+    dataset = datasets[id(first)] if first is not None else None
+    recordings = table.recordings_of(first, dataset) if first is not None and dataset is not None else None
+    samples: dict[str, Dataset] = {}
+
+    def sampled(run: RunRecord) -> Dataset | None:
+        own, key = datasets[id(run)], str(run.facts["data"].get("sha256"))
+        if own is not None and key not in samples:
+            samples[key] = weighting.sample_episodes(own)
+        return samples.get(key)
+
+    show(f"{name}: scores and curves")
+    rows = [table.score_row(one) for one in series]
+    sections = [
+        Section("scores", "Scores", _present(comparison.draw_scores(series, styles, rows, prefix))),
+        Section(
+            "curves",
+            "Learning curves",
+            [
+                *_present(curves.draw_score_curve(series, styles, prefix)),
+                *curves.draw_curves(series, styles, prefix),
+            ],
+        ),
+    ]
+    show(f"{name}: value landscape")
+    sections.append(_landscape_section(series, runs, datasets, prefix))
+    sections.append(
+        Section("values", "Value-estimation error", comparison.draw_value_errors(series, styles, rows, prefix))
+    )
+    show(f"{name}: advantage weights")
+    found = weighting.series_weights(series, sampled)
+    rows = [
+        dataclasses.replace(row, effective_share=float(np.mean([weighting.effective_share(w) for w in members])))
+        if members
+        else row
+        for row, members in zip(rows, found, strict=True)
+    ]
+    sections.append(Section("sweep", "Sweep", _sweeps(runs, sampled, prefix)))
+    sections.append(Section("returns", "Returns", _present(returns.draw_returns(series, styles, recordings, prefix))))
+    sections.append(Section("weights", "Advantage weights", weighting.draw_weights(series, styles, found, prefix)))
+    extra = [row for run in runs for row in table.other_rows(run)]
+    if first is not None and recordings is not None:
+        extra.append(table.behaviour_row(first, recordings))
+    rows = [*rows, *extra, *table.paper_rows(runs[0])]
+    return Group(name, prefix, runs, series, styles, rows, sections, _notes(runs))
+
+
+def _landscape_section(
+    series: list[Series], runs: list[RunRecord], datasets: dict[int, Dataset | None], prefix: str
+) -> Section:
+    drawings: list[Drawing] = []
+    layout = landscape.find_layout(runs[0])
+    valued = [one for one in series if one.policies() and all(policy.has_value for policy in one.policies())]
+    missing = ""
+    if layout is None:
+        missing = "The landscape is drawn for AntMaze and PointMaze, whose floor is known; this is neither."
+    elif not valued:
+        missing = "None of these runs has a policy with state values."
+    elif all(datasets[id(one.run)] is None for one in valued):
+        missing = "The landscape needs the recorded data, which cannot be read again."
+    else:
+        dataset = next(found for one in valued if (found := datasets[id(one.run)]) is not None)
+        drawings = landscape.draw_landscapes(series, landscape.sort_rows(dataset, layout), dataset, prefix)
+    return Section("landscape", "Value landscape", drawings, missing)
+
+
+def _sweeps(runs: list[RunRecord], sampled: Callable[[RunRecord], Dataset | None], prefix: str) -> list[Drawing]:
+    drawings = []
+    for number, run in enumerate(runs):
+        if not run.config.sweep:
+            continue
+        dataset, series = sampled(run), run.series
+        values: list[np.ndarray] = []
+        for one in series:
+            policies = [policy for policy in one.policies() if policy.has_value]
+            if dataset is None or not policies:
+                values.append(np.zeros(0))
+                continue
+            rows = np.linspace(0, dataset.num_rows - 1, min(NUM_VALUE_ROWS, dataset.num_rows)).astype(int)
+            values.append(np.array([policy.value(dataset.observations[rows]).mean() for policy in policies]))
+        name = prefix if len(runs) == 1 else f"{prefix}{number}-"
+        drawings += comparison.draw_sweep(series, values, name)
+    return drawings
+
+
+def _notes(runs: list[RunRecord]) -> list[str]:
+    notes = [f"{run.label}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
+    if len({run.facts["data"].get("sha256") for run in runs}) > 1:
+        notes.append("These runs read the dataset by different rules, or different versions of it: rows differ.")
+    sources = {run.references.source for run in runs if run.references is not None}
+    if len(sources) > 1:
+        notes.append(f"Scores have different references ({', '.join(sorted(sources))}) and must not be compared.")
+    return notes
+
+
+def _present(drawing: Drawing | None) -> list[Drawing]:
+    return [] if drawing is None else [drawing]
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise RunError(f"{path.parent} cannot be written ({error.strerror}); choose another --out") from None
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name).strip("-") or "data"
+
+
+def _row_dict(row: table.ScoreRow) -> dict[str, Any]:
+    facts = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    return {**facts, "quantities": {name: spread._asdict() for name, spread in row.quantities.items()}}

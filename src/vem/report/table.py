@@ -1,0 +1,169 @@
+"""The table of scores: each run and swept setting over its seeds, the recorded behaviour, and the paper."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vem.data import Dataset
+from vem.episode import EpisodeRecord
+from vem.errors import VemError
+from vem.evaluation import References
+from vem.experiment import load_data
+from vem.report.records import RunRecord, Series
+from vem.statistics import Spread, over_seeds
+
+ONE_STEP_LIMIT = 0.2
+"""Recorded episodes are cut differently for comparison if more than this share has a single step."""
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """One line of the table; a quantity that is not known is absent."""
+
+    label: str
+    kind: str
+    """``policy``, ``behaviour`` or ``paper``."""
+    num_seeds: int = 0
+    num_episodes: int = 0
+    num_failed: int = 0
+    updates: int | None = None
+    quantities: dict[str, Spread] = field(default_factory=dict)
+    """``score``, ``return``, ``success`` (0 to 1), ``value_error`` … → its spread over seeds."""
+    effective_share: float | None = None
+    remark: str = ""
+
+
+def score_row(one: Series, updates: int | None = None) -> ScoreRow:
+    """The row of a series after that many updates; None: its newest evaluation."""
+    episodes = one.episodes(updates)
+    spreads = _spreads(episodes, one.run.references)
+    failed = sum(episode.error is not None for episode in episodes)
+    at = episodes[0].updates if episodes else None
+    evaluated = len({episode.member for episode in episodes})
+    remark = "" if episodes else "not evaluated"
+    if at is not None and at < one.run.config.num_updates:
+        remark = f"evaluated after {at:,} of {one.run.config.num_updates:,} updates"
+    if failed:
+        remark = "; ".join(filter(None, (remark, f"{failed} episodes failed and are left out")))
+    return ScoreRow(one.label, "policy", evaluated, len(episodes) - failed, failed, at, spreads, None, remark)
+
+
+def other_rows(run: RunRecord) -> list[ScoreRow]:
+    """Actors that were evaluated beside the run's policies, such as the behaviour itself."""
+    known = {member.name for member in run.config.members}
+    rows = []
+    for name in dict.fromkeys(e.member for e in run.episodes if e.member not in known):
+        episodes = [e for e in run.episodes if e.member == name]
+        spreads = _spreads(episodes, run.references)
+        rows.append(ScoreRow(name, "behaviour", 1, len(episodes), quantities=spreads, remark="evaluated"))
+    return rows
+
+
+def behaviour_row(run: RunRecord, recordings: Dataset) -> ScoreRow:
+    """The recorded episodes as a row."""
+    returns = recordings.episode_returns
+    quantities = {"return": _single(float(returns.mean()))}
+    if run.references is not None:
+        quantities["score"] = _single(float(_score(returns, run.references).mean()))
+        if (run.references.minimum, run.references.maximum) == (0.0, 1.0):
+            quantities["success"] = _single(float((returns > 0).mean()))
+    quantities["length"] = _single(float(recordings.episode_lengths.mean()))
+    cut = "cut at their first success, " if recordings.info.rules.get("split") == "first-success" else ""
+    remark = f"recorded episodes, {cut}from the starts of the recording, not of the evaluation"
+    return ScoreRow("data", "behaviour", 0, len(returns), quantities=quantities, remark=remark)
+
+
+def recordings_of(run: RunRecord, dataset: Dataset) -> Dataset:
+    """The data in episodes whose returns can be compared with evaluated ones.
+
+    Where an agent stays at its goal, every step there is a terminal and ends an episode of one step. Such data is read
+    again, each recording cut at its first success, as an evaluation would.
+    """
+    if one_step_share(dataset) <= ONE_STEP_LIMIT or dataset.info.rules.get("split") != "terminals":
+        return dataset
+    try:
+        return load_data(dataclasses.replace(run.config, rules={**run.config.rules, "split": "first-success"}))
+    except VemError:
+        return dataset
+
+
+def paper_rows(run: RunRecord) -> list[ScoreRow]:
+    """What the paper reports on the task, if it is one of its tasks and scored by the same references."""
+    task = run.task
+    if task is None or run.references is None or run.references.source != task.references:
+        return []
+    rows = []
+    for method, score in task.paper_scores.items():
+        spread = Spread(score.mean, score.std, score.mean, None)
+        rows.append(ScoreRow(f"paper: {method}", "paper", quantities={"score": spread}))
+    return rows
+
+
+def member_means(one: Series, quantity: str, updates: int | None = None) -> np.ndarray:
+    """The mean of a quantity for each evaluated seed of a series."""
+    found = _by_member(one.episodes(updates), quantity, one.run.references)
+    return np.array([values.mean() for values in found], float)
+
+
+def score_quantity(series: list[Series]) -> tuple[str, str]:
+    """The quantity that these series are compared by, and its name with its unit."""
+    if series and all(one.run.references is not None for one in series):
+        references = series[0].run.references
+        assert references is not None
+        return "score", f"normalised score ({references.source} references)"
+    return "return", "return of an episode (unit of the reward)"
+
+
+def one_step_share(dataset: Dataset) -> float:
+    """Share of the recorded episodes that have one step."""
+    return float(np.mean(dataset.episode_lengths == 1))
+
+
+def _spreads(episodes: list[EpisodeRecord], references: References | None) -> dict[str, Spread]:
+    found = {name: _by_member(episodes, name, references) for name in QUANTITIES}
+    return {name: over_seeds(values) for name, values in found.items() if values}
+
+
+def _by_member(episodes: list[EpisodeRecord], quantity: str, references: References | None) -> list[np.ndarray]:
+    """One array for each member that has the quantity, one entry an episode that did not fail."""
+    found: dict[str, list[float]] = {}
+    for episode in episodes:
+        value = None if episode.error is not None else QUANTITIES[quantity](episode, references)
+        if value is not None:
+            found.setdefault(episode.member, []).append(float(value))
+    return [np.array(values) for values in found.values()]
+
+
+def _episode_score(episode: EpisodeRecord, references: References | None) -> float | None:
+    if references is None or episode.episode_return is None:
+        return None
+    return float(_score(np.asarray(episode.episode_return), references))
+
+
+def _difference(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first - second
+
+
+QUANTITIES: dict[str, Callable[[EpisodeRecord, References | None], float | None]] = {
+    "score": _episode_score,
+    "return": lambda episode, _: episode.episode_return,
+    "success": lambda episode, _: episode.success,
+    "length": lambda episode, _: episode.length,
+    "discounted_return": lambda episode, _: episode.discounted_return,
+    "value_start": lambda episode, _: episode.value_start,
+    "value_error": lambda episode, _: _difference(episode.value_mean, episode.target_mean),
+    "value_error_start": lambda episode, _: _difference(episode.value_start, episode.target_start),
+}
+"""What is told of an episode, under the names of ``vem.evaluation``'s summaries; None where it is not known."""
+
+
+def _single(value: float) -> Spread:
+    return Spread(value, None, value, None)
+
+
+def _score(returns: np.ndarray, references: References) -> np.ndarray:
+    return 100 * (returns - references.minimum) / (references.maximum - references.minimum)

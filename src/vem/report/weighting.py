@@ -1,0 +1,175 @@
+"""The weight of each recorded row in the policy's regression, recomputed from the policy files and the data.
+
+Training plans with slowly moving copies of the critics that policy files do not hold; the critics themselves stand
+in for them here, which after training is a small difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from vem import weights
+from vem.algorithms import find_method
+from vem.algorithms.base import Spec, put_rows
+from vem.algorithms.settings import build, sweepable
+from vem.checkpoints import unflatten
+from vem.data import Dataset
+from vem.policy import Policy
+from vem.report.records import RunRecord, Series
+from vem.report.style import GREY, Drawing, Look, label_axes, legend_below, new_figure
+
+SAMPLE_ROWS = 40_000
+NUM_BINS = 60
+
+
+def has_weights(run: RunRecord) -> bool:
+    """Whether the run's method weighs rows by an advantage that a policy file and the data give."""
+    return run.config.settings.get("weight") in weights.WEIGHTS and all(p.has_value for p in run.policies.values())
+
+
+def sample_episodes(dataset: Dataset, num_rows: int = SAMPLE_ROWS) -> Dataset:
+    """Whole episodes, drawn at random but always the same, of about ``num_rows`` rows; all if there are fewer."""
+    if dataset.num_rows <= num_rows:
+        return dataset
+    lengths = dataset.episode_lengths + 1
+    order = np.random.default_rng(0).permutation(len(lengths))
+    kept = np.zeros(len(lengths), bool)
+    kept[order[: max(1, int(np.searchsorted(np.cumsum(lengths[order]), num_rows)))]] = True
+    rows = np.repeat(kept, lengths)
+    columns = ("observations", "actions", "rewards", "valid", "terminal")
+    return dataclasses.replace(dataset, **{name: getattr(dataset, name)[rows] for name in columns})
+
+
+def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.ndarray]:
+    """A function from a policy of the run to the weights of the dataset's transitions, by the method's own refresh."""
+    method = find_method(run.config.algorithm)
+    # A joint schedule fits the same advantages, only more often.
+    settings = build(method.settings, {**run.config.settings, "schedule": "value-then-policy"})
+    spec = Spec(dataset.observation_size, dataset.action_size, dataset.num_rows)
+    algorithm = method.make(settings, spec, run.config.num_updates)
+    stage = algorithm.stages[-1]
+    raw = put_rows(dataset, reward_scale=settings.reward_scale, reward_shift=settings.reward_shift)
+    weigh = weights.WEIGHTS[settings.weight]
+
+    @jax.jit
+    def compute(critics: Any, swept: Any, mean: Any, deviation: Any, unit: Any) -> jax.Array:
+        rows = raw._replace(
+            rewards=raw.rewards / unit, observation_mean=mean, observation_deviation=deviation, value_unit=unit
+        )
+        state = algorithm.init(jax.random.key(0), swept)._replace(critics=critics, targets=critics)
+        _, memory = stage.refresh(state, stage.empty(), rows, jax.numpy.asarray(0), jax.random.key(0))
+        return weigh(memory.advantages[raw.drawable], memory.scale.temperature)
+
+    def of_policy(policy: Policy) -> np.ndarray:
+        own = policy.info.get("settings", {})
+        chosen = {name: own.get(name, getattr(settings, name)) for name in sweepable(type(settings))}
+        swept = {name: jax.numpy.float32(value) for name, value in chosen.items() if value is not None}
+        template = jax.eval_shape(lambda: algorithm.init(jax.random.key(0), swept)).critics
+        tensors = {k.removeprefix("critics."): t for k, t in policy.tensors.items() if k.startswith("critics.")}
+        critics = unflatten(template, tensors, "the policy's critics")
+        names = ("observation_mean", "observation_deviation", "value_unit")
+        return np.asarray(compute(critics, swept, *(policy.tensors[name] for name in names)), np.float64)
+
+    return of_policy
+
+
+def effective_share(row_weights: np.ndarray) -> float:
+    """(Σ|w|)² / (n·Σw²): how many equally weighted rows these are worth, as a share of all."""
+    sizes = np.abs(row_weights)
+    return float(sizes.sum() ** 2 / max(sizes.size * (sizes**2).sum(), 1e-300))
+
+
+def series_weights(series: list[Series], sampled: Callable[[RunRecord], Dataset | None]) -> list[list[np.ndarray]]:
+    """For each series the weights of each of its policies; empty lists where the method has none."""
+    functions: dict[int, Callable[[Policy], np.ndarray]] = {}
+    result = []
+    for one in series:
+        dataset = sampled(one.run) if has_weights(one.run) and one.policies() else None
+        if dataset is None:
+            result.append([])
+            continue
+        if id(one.run) not in functions:
+            functions[id(one.run)] = weight_function(one.run, dataset)
+        result.append([functions[id(one.run)](policy) for policy in one.policies()])
+    return result
+
+
+def draw_weights(
+    series: list[Series], looks: list[Look], all_weights: list[list[np.ndarray]], prefix: str
+) -> list[Drawing]:
+    """The distribution of the weights, and how much of their sum the heaviest rows carry."""
+    drawn = [
+        (index, one, look, found)
+        for index, (one, look, found) in enumerate(zip(series, looks, all_weights, strict=True))
+        if found
+    ]
+    if not drawn:
+        return []
+    drawings = [_draw_histogram(drawn, prefix)]
+    if all((found >= 0).all() for *_, members in drawn for found in members):
+        drawings.append(_draw_concentration(drawn, prefix))
+    return drawings
+
+
+def _label(one: Series, members: list[np.ndarray]) -> str:
+    return f"{one.label}: effective {np.mean([effective_share(found) for found in members]):.0%}"
+
+
+def _draw_histogram(drawn: list[tuple[int, Series, Look, list[np.ndarray]]], prefix: str) -> Drawing:
+    pooled = np.concatenate([found for *_, members in drawn for found in members])
+    figure, axes = new_figure()
+    if (pooled < 0).any():
+        edges, unit = np.linspace(pooled.min(), pooled.max(), NUM_BINS + 1), "unit of the advantage"
+        axes.axvline(0, color=GREY, linewidth=1)
+    else:
+        positive = pooled[pooled > 0]
+        low, high = (positive.min(), positive.max()) if positive.size else (0.5, 2.0)
+        low, high = max(low, 1e-6 * high) / 1.05, high * 1.05
+        edges, unit = np.geomspace(low, high, NUM_BINS + 1), "mean row = 1, log scale"
+        axes.set_xscale("log")
+        axes.axvline(1, color=GREY, linewidth=1, linestyle=":")
+    for index, one, look, members in drawn:
+        shares = np.mean([np.histogram(found, edges)[0] / found.size for found in members], axis=0)
+        patch = axes.stairs(
+            100 * shares, edges, color=look.colour, linestyle=look.line, linewidth=1.5, label=_label(one, members)
+        )
+        patch.set_gid(f"series-{index}-weights")
+    label_axes(axes, f"weight of a row ({unit})", "share of the rows in each bin (%)")
+    axes.set_ylim(bottom=0)
+    legend_below(axes, len(drawn))
+    zero = float(np.mean(pooled == 0))
+    caption = (
+        f"Weights of {drawn[0][3][0].size:,} recorded transitions in the policy's regression, mean over seeds. Dotted: "
+        "cloning, where all rows weigh 1. Effective: (Σw)²/(n·Σw²), the share of rows that equal weights would need."
+        + (f" {zero:.0%} of the weights are 0." if zero else "")
+    )
+    return Drawing(f"{prefix}weights", "Advantage weights", caption, figure, caption)
+
+
+def _draw_concentration(drawn: list[tuple[int, Series, Look, list[np.ndarray]]], prefix: str) -> Drawing:
+    figure, axes = new_figure()
+    grid = np.linspace(0, 1, 101)
+    for index, one, look, members in drawn:
+        curves = []
+        for found in members:
+            total = np.concatenate([[0], np.cumsum(np.sort(found)[::-1])])
+            curves.append(np.interp(grid, np.linspace(0, 1, total.size), total / max(total[-1], 1e-300)))
+        low, mean, high = 100 * np.min(curves, 0), 100 * np.mean(curves, 0), 100 * np.max(curves, 0)
+        band = axes.fill_between(100 * grid, low, high, color=look.colour, alpha=0.22, linewidth=0)
+        (line,) = axes.plot(100 * grid, mean, color=look.colour, linestyle=look.line, label=one.label)
+        band.set_gid(f"series-{index}-band")
+        line.set_gid(f"series-{index}-line")
+    axes.plot([0, 100], [0, 100], color=GREY, linewidth=1, linestyle=":")
+    axes.set(xlim=(0, 100), ylim=(0, 101))
+    label_axes(axes, "heaviest rows (% of all)", "share of the total weight (%)")
+    legend_below(axes, len(drawn))
+    caption = (
+        "How much of the total weight the heaviest rows carry. Dotted: cloning, where all rows weigh the same. "
+        "Line: mean over seeds; shaded: from the smallest to the largest seed."
+    )
+    return Drawing(f"{prefix}weights-concentration", "Where the weight goes", caption, figure, caption)
