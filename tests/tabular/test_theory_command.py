@@ -72,6 +72,14 @@ def test_stochastic_processes_leave_out_what_needs_enumeration():
         (["--rollout-steps", "3"], "cannot be planned over 10 steps"),
         (["--removed-actions", "3"], "cannot remove 3 of 3 actions"),
         (["--noise", "-1"], "noise"),
+        (["--noise", "nan"], "noise"),
+        (["--temperature", "nan"], "temperature"),
+        (["--temperatures", "1", "0"], "temperature is 0.0"),
+        (["--discount", "nan"], "discount"),
+        (["--seed", "-1"], "the seed is -1"),
+        (["--actions", "1", "--removed-actions", "0"], "the number of actions is 1"),
+        (["--mdps", "0"], "the number of MDPs is 0"),
+        (["--readings-max-steps", "15", "--rollout-steps", "15"], "too many rollouts"),
     ],
 )
 def test_bad_settings_are_one_clear_error(arguments, message, tmp_path, capsys):

@@ -104,7 +104,8 @@ def _settings(options: argparse.Namespace):
         temperature=options.temperature,
         num_removed=options.removed_actions,
         behaviour_max_steps=options.behaviour_max_steps,
-        tradeoff=replace(toy, num_mdps=options.tradeoff_mdps),
+        # Figure 2 uses the exact operator, which has no step.
+        tradeoff=replace(toy, num_mdps=options.tradeoff_mdps, step_size=None),
         noise=options.noise,
         num_datasets=options.datasets,
         readings=replace(toy, num_mdps=options.readings_mdps),

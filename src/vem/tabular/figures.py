@@ -90,7 +90,7 @@ def _indicators(table: Table, group: str, label: str, offset: tuple[float, float
     figure = Figure(figsize=(11.5, 4.2), layout="constrained")
     overview, rates, deviations = figure.subplots(1, 3, width_ratios=(1.25, 1, 1))
     levels, groups = _axis(table, "expectile"), _axis(table, group)
-    largest = max(row["deviation"] for row in table)
+    largest = max(row["deviation"] for row in table) or 1
     for expectile, colour in zip(levels, _shades(len(levels)), strict=True):
         rows = sorted((row for row in table if row["expectile"] == expectile), key=lambda row: row[group])
         biases, speeds = [row["bias"] for row in rows], [row["rate_from_zero"] for row in rows]

@@ -32,6 +32,8 @@ class MDP:
                 f"rewards have shape {self.rewards.shape} and transitions {self.transitions.shape}; "
                 "an MDP needs (…, states, actions) and (…, states, actions, states)"
             )
+        if not np.isfinite(self.rewards).all():
+            raise SettingsError("a reward is not a finite number")
         if not 0 <= self.discount < 1:
             raise SettingsError(f"the discount is {self.discount}; it must lie in [0, 1)")
         if (self.transitions < 0).any() or not np.allclose(self.transitions.sum(-1), 1):
@@ -90,7 +92,7 @@ def disturb(mdp: MDP, standard_error: Array | float, rng: np.random.Generator) -
 
 def softmax_policy(action_values: Array, temperature: float = 1.0, *, num_removed: int = 0) -> Array:
     """softmax(Q/temperature) over all actions but the first ``num_removed``, which get probability 0."""
-    if temperature <= 0:
+    if not temperature > 0:
         raise SettingsError(f"the behaviour temperature is {temperature}; it must be above 0")
     if not 0 <= num_removed < action_values.shape[-1]:
         raise SettingsError(f"cannot remove {num_removed} of {action_values.shape[-1]} actions: one must remain")

@@ -170,8 +170,8 @@ def tradeoff_study(
     of |V − V*|. ``behaviour_value`` and ``optimal_value`` are V^μ and V* without noise.
     """
     toy.check(expectiles, [1])
-    if min(dataset_sizes) < 1 or num_datasets < 1 or noise < 0:
-        raise SettingsError("dataset sizes and their number must be at least 1, and the noise at least 0")
+    if min(dataset_sizes) < 1 or num_datasets < 1 or not 0 <= noise < np.inf:
+        raise SettingsError("dataset sizes and their number must be at least 1, and the noise finite and at least 0")
     mdp, best, best_actions, rng = toy.draw()
     behaviour = softmax_policy(best_actions, temperature)
     frame = {
@@ -202,6 +202,16 @@ def tradeoff_study(
     return table
 
 
+def check_enumeration(toy: Toy, max_steps: int) -> None:
+    """Raise if the rollouts of ``readings_study`` are too many to enumerate, or leave nothing to choose."""
+    if toy.num_actions < 2:
+        raise SettingsError(f"the number of actions is {toy.num_actions}; V^μ and V* differ from 2 actions on")
+    if toy.num_mdps * toy.num_states * toy.num_actions**max_steps > 10**7:
+        raise SettingsError(
+            f"{toy.num_actions} actions over {max_steps} steps make too many rollouts to enumerate: use fewer"
+        )
+
+
 def readings_study(
     toy: Toy = Toy(num_mdps=50),  # noqa: B008 - immutable
     *,
@@ -216,10 +226,7 @@ def readings_study(
     program. All rollouts are enumerated, so there is no sampling noise.
     """
     toy.check(expectiles, [max_steps])
-    if toy.num_mdps * toy.num_states * toy.num_actions**max_steps > 10**7:
-        raise SettingsError(
-            f"{toy.num_actions} actions over {max_steps} steps make too many rollouts to enumerate: use fewer"
-        )
+    check_enumeration(toy, max_steps)
     mdp, best, best_actions, _ = toy.draw()
     behaviour = softmax_policy(best_actions, temperature)
     lowest = policy_values(mdp, behaviour)

@@ -34,6 +34,13 @@ class Settings:
         self.toy.check(self.expectiles, [*self.max_steps, self.behaviour_max_steps])
         self.tradeoff.check(self.tradeoff_expectiles, [1])
         self.readings.check(self.readings_expectiles, [self.readings_max_steps])
+        if self.can_enumerate:
+            studies.check_enumeration(self.readings, self.readings_max_steps)
+
+    @property
+    def can_enumerate(self) -> bool:
+        """Rollouts can be enumerated in deterministic processes only."""
+        return self.readings.transitions is deterministic_transitions
 
 
 class Results(NamedTuple):
@@ -70,16 +77,14 @@ def run(settings: Settings) -> Results:
     tables = {"tradeoff": tradeoff, "horizon": horizon, "behaviour": behaviour}
     found = [*figure_claims.tradeoff_claims(tradeoff), *figure_claims.horizon_claims(horizon)]
     found += figure_claims.behaviour_claims(behaviour, settings.toy.discount)
-    # Rollouts can be enumerated in deterministic processes only.
-    if settings.readings.transitions is deterministic_transitions:
-        readings = studies.readings_study(
+    if settings.can_enumerate:
+        tables["readings"] = studies.readings_study(
             settings.readings,
             expectiles=settings.readings_expectiles,
             max_steps=settings.readings_max_steps,
             temperature=settings.temperature,
         )
-        tables["readings"] = readings
-        found += figure_claims.readings_claims(readings)
+        found += figure_claims.readings_claims(tables["readings"])
     deterministic, stochastic = grounds(discount=settings.toy.discount, seed=settings.toy.seed)
     found += claims.expectile_learning(deterministic, stochastic)
     found += claims.convergence(deterministic, stochastic)

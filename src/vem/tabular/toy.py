@@ -63,6 +63,8 @@ class Toy:
                 f"{self.num_rollouts} rollouts of {self.rollout_steps} steps cannot be planned over "
                 f"{max(max_steps)} steps: use at least 1 rollout, at least as long as the plan"
             )
+        if self.seed < 0:
+            raise SettingsError(f"the seed is {self.seed}; it must be at least 0")
         if self.num_pairs < 1:
             raise SettingsError(f"the number of pairs is {self.num_pairs}; it must be at least 1")
 
