@@ -139,6 +139,7 @@ def make(settings: BAILSettings, spec: Spec, num_updates: int) -> Algorithm:
             lambda: jnp.zeros(spec.num_rows),
             refresh_returns,
             update_envelope,
+            trains_policy=False,
         ),
         Stage(
             "clone",

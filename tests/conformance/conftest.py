@@ -1,0 +1,50 @@
+"""Each method trained once on tiny data, and looked at by every test."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from small_runs import OWN_METHODS, make_run, quick_compilation, shape_of
+from vem import training
+from vem.experiment import Run
+
+
+class Trial(NamedTuple):
+    """A method trained to the end, and how it got there."""
+
+    name: str
+    run: Run
+    shapes: list[Any]
+    """Structure, shapes and types of the state: before training, then after each chunk."""
+    chunks: list[tuple[str, int]]
+    """Stage and number of updates after each chunk."""
+    metrics: list[dict[str, np.ndarray]]
+    state: Any
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_program(tmp_path_factory):
+    """Every stage is compiled once for all trainings of the module, in chunks of at most 3 updates."""
+    with quick_compilation(tmp_path_factory.mktemp("programs")), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "compile_chunk", cache(training.compile_chunk))
+        patch.setattr(training, "LONGEST_CHUNK", 3)
+        yield
+
+
+@pytest.fixture(scope="module", params=OWN_METHODS)
+def trial(request, tmp_path_factory) -> Trial:
+    """A finished run of each method."""
+    run = make_run(request.param, tmp_path_factory.mktemp(request.param) / "run")
+    shapes, chunks, metrics, state = [shape_of(run.initial().state)], [], [], None
+    for progress in run.progress():
+        shapes.append(shape_of(progress.snapshot.state))
+        chunks.append((progress.stage.name, progress.updates))
+        metrics.append(progress.metrics)
+        if progress.updates == progress.num_updates:
+            state = jax.tree.map(np.array, progress.snapshot.state)
+    return Trial(request.param, run, shapes, chunks, metrics, state)

@@ -1,0 +1,94 @@
+"""Tiny data and tiny networks for any method."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental.compilation_cache import compilation_cache
+
+from vem.algorithms import METHODS
+from vem.data import Dataset, from_arrays
+from vem.experiment import Run, create_run, make_config
+
+NUM_UPDATES = 10
+TINY = {
+    "batch_size": 8,
+    "updates_per_refresh": 5,
+    "num_target_actions": 3,
+    "num_acting_actions": 5,
+    "num_sampled_actions": 3,
+}
+OWN_METHODS = [name for name, method in METHODS.items() if method.ablates is None]
+
+
+def tiny_settings(name: str, **changes: Any) -> dict[str, Any]:
+    """Small networks and batches for a method, whatever its settings are called."""
+    names = [field.name for field in dataclasses.fields(METHODS[name].settings)]
+    hidden = {field: (8, 8) for field in names if field.endswith("_hidden")}
+    return {**hidden, **{field: value for field, value in TINY.items() if field in names}, **changes}
+
+
+def tiny_dataset(lengths: tuple[int, ...] = (8, 5, 7), seed: int = 0) -> Dataset:
+    """Random episodes, the first ended by the MDP and the others cut; actions within ±2."""
+    random = np.random.default_rng(seed)
+    num_steps, last = sum(lengths), np.cumsum(lengths) - 1
+    terminals, timeouts = np.zeros(num_steps, bool), np.zeros(num_steps, bool)
+    terminals[last[0]] = True
+    timeouts[last[1:]] = True
+    observations = random.standard_normal((num_steps, 3)).astype(np.float32)
+    following = np.vstack([observations[1:], random.standard_normal((1, 3)).astype(np.float32)])
+    following[last] = random.standard_normal((len(lengths), 3))
+    return from_arrays(
+        observations,
+        random.uniform(-2, 2, (num_steps, 2)).astype(np.float32),
+        random.uniform(-1, 1, num_steps).astype(np.float32),
+        terminals,
+        timeouts,
+        following,
+        name="tiny",
+        teleports="keep",
+        action_bounds=([-2.0, -2.0], [2.0, 2.0]),
+    )
+
+
+def make_run(name: str, directory: Path, dataset: Dataset | None = None, **settings: Any) -> Run:
+    """A new run of two seeds."""
+    config = make_config("tiny", name, settings=tiny_settings(name, **settings), seeds=2, num_updates=NUM_UPDATES)
+    return create_run(directory, config, dataset or tiny_dataset())
+
+
+def bits(tree: Any) -> list[np.ndarray]:
+    """The leaves, copied to the host."""
+    return [np.array(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def shape_of(state: Any) -> Any:
+    """What must not change: the tree with (shape, type) for leaves."""
+    return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), state)
+
+
+@contextmanager
+def quick_compilation(directory: Path) -> Iterator[None]:
+    """Compile without optimising, and the same program only once, kept in ``directory``: tiny networks run anyway."""
+    options = {
+        "jax_disable_most_optimizations": True,
+        "jax_compilation_cache_dir": str(directory),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: jax.config.values[name] for name in options}
+    try:
+        for name, value in options.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+        yield
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
