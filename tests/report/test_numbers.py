@@ -1,11 +1,14 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
+from vem.episode import EpisodeRecord
 from vem.report import landscape, weighting
 from vem.report.curves import draw_curves
 from vem.report.records import label_runs, read_run
 from vem.report.style import looks
-from vem.report.table import score_row
+from vem.report.table import other_rows, score_row
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +91,25 @@ def _ends(dataset):
     return [bool(dataset.terminal[end - 1]) for end in dataset.episode_ends]
 
 
-def test_failed_episodes_are_left_out_and_said(run, trained):
-    import dataclasses
+def test_odd_metric_names_make_plain_file_names(trained):
+    odd = read_run(trained["vem"])
+    for line in odd.metrics:
+        for metrics in line["members"].values():
+            metrics["../up & <away>"] = 1.0
+    names = [drawing.name for drawing in draw_curves(odd.series, looks(odd.series), "")]
+    assert "curve-up----away" in names
 
+
+def test_other_actors_have_rows_of_their_own(trained):
+    run = read_run(trained["vem"])
+    run.episodes.append(EpisodeRecord("behaviour", 0, seed=0, episode_return=1.0, length=5, success=True))
+    (row,) = other_rows(run)
+    assert (row.label, row.num_episodes) == ("behaviour", 1)
+    assert row.quantities["score"].mean == 100
+    assert len(run.series[0].episodes()) == 12
+
+
+def test_failed_episodes_are_left_out_and_said(run, trained):
     damaged = read_run(trained["vem"])
     first = next(i for i, e in enumerate(damaged.episodes) if e.updates == 6)
     damaged.episodes[first] = dataclasses.replace(damaged.episodes[first], episode_return=None, error="crashed")

@@ -16,7 +16,7 @@ from vem.errors import RunError
 from vem.report import comparison, curves, landscape, returns, table, weighting
 from vem.report.page import Group, Section, render_page
 from vem.report.records import RunRecord, Series, label_runs, read_run
-from vem.report.style import Drawing, drawing_style, looks, write_files
+from vem.report.style import Drawing, drawing_style, looks, slug, write_files
 
 PAGE = "report.html"
 FIGURES = "figures"
@@ -72,7 +72,7 @@ def write_report(
     groups = []
     with drawing_style():
         for name, members in by_data.items():
-            prefix = f"{_slug(name)}-" if len(by_data) > 1 else ""
+            prefix = f"{slug(name)}-" if len(by_data) > 1 else ""
             groups.append(build_group(name, members, prefix, show))
     drawings = [drawing for group in groups for section in group.sections for drawing in section.drawings]
     show("writing")
@@ -172,7 +172,7 @@ def _sweeps(runs: list[RunRecord], sampled: Callable[[RunRecord], Dataset | None
             rows = np.linspace(0, dataset.num_rows - 1, min(NUM_VALUE_ROWS, dataset.num_rows)).astype(int)
             values.append(np.array([policy.value(dataset.observations[rows]).mean() for policy in policies]))
         name = prefix if len(runs) == 1 else f"{prefix}{number}-"
-        drawings += comparison.draw_sweep(series, values, name)
+        drawings += comparison.draw_sweep(series, values, name, f", {run.label}" if len(runs) > 1 else "")
     return drawings
 
 
@@ -198,10 +198,6 @@ def _make_directory(path: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise RunError(f"{path.parent} cannot be written ({error.strerror}); choose another --out") from None
-
-
-def _slug(name: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name).strip("-") or "data"
 
 
 def _row_dict(row: table.ScoreRow) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ DOTS = (
     "Small dots below: seeds; large marker: inter-quartile mean over seeds, bar: its 95 % bootstrap interval over "
     "episodes."
 )
+TICK_WIDTH = 22
 VALUE_UNIT = "discounted return, unit of the reward"
 
 
@@ -75,7 +77,7 @@ def _draw_dots(
             (dots,) = axes.plot(means, np.full(len(means), y - 0.14), ".", color=look.colour, markersize=5, alpha=0.8)
             for part, artist in (("bar", bar), ("middle", middle), ("dots", dots)):
                 artist.set_gid(f"series-{index}-{part}-{quantity.replace('_', '-')}")
-    axes.set_yticks(range(len(known)), [one.label for _, one, _, _ in reversed(known)])
+    axes.set_yticks(range(len(known)), [fill(one.label, TICK_WIDTH) for _, one, _, _ in reversed(known)])
     axes.set(xlabel=unit, ylim=(-0.6, len(known) - 0.4))
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.08)
@@ -98,7 +100,6 @@ def _draw_dots(
 def _draw_value_against_return(series: list[Series], looks: list[Look], name: str) -> Drawing:
     figure, axes = new_figure(4.2, 4.0)
     points = []
-    drawn = 0
     for index, (one, look) in enumerate(zip(series, looks, strict=True)):
         found = [(e.target_start, e.value_start) for e in one.episodes() if e.target_start is not None]
         found = [(target, value) for target, value in found if value is not None]
@@ -107,14 +108,13 @@ def _draw_value_against_return(series: list[Series], looks: list[Look], name: st
             (dots,) = axes.plot(x, y, look.marker, color=look.colour, markersize=3.5, alpha=0.6, label=one.label)
             dots.set_gid(f"series-{index}-dots")
             points.extend(found)
-            drawn += 1
     low, high = float(np.min(points)), float(np.max(points))
     margin = 0.05 * (high - low) or 0.5
     limits = min(low - margin, 0), max(high + margin, 0)
     axes.plot(limits, limits, color=GREY, linewidth=1, linestyle=":")
     axes.set(xlim=limits, ylim=limits, aspect="equal")
     label_axes(axes, "discounted return that followed, G₀", "estimated value of the start, V(s₀)")
-    legend_below(axes, drawn)
+    legend_below(axes)
     caption = (
         "Estimated value of each evaluated episode's start against the discounted return that followed, one dot an "
         "episode. Dotted: a perfect estimate; dots above it are overestimated."
@@ -122,15 +122,27 @@ def _draw_value_against_return(series: list[Series], looks: list[Look], name: st
     return Drawing(name, "Values against returns", caption, figure, caption)
 
 
-def draw_sweep(series: list[Series], data_values: list[np.ndarray], prefix: str) -> list[Drawing]:
-    """Score and value against each swept setting of one run; ``data_values``: mean V over the data, by seed."""
+def draw_sweep(series: list[Series], data_values: list[np.ndarray], prefix: str, whose: str) -> list[Drawing]:
+    """Score and value against each swept setting of one run; ``data_values``: mean V over the data, by seed.
+
+    ``whose`` ends the titles, to tell runs apart.
+    """
     drawings = []
     for name in series[0].swept:
         quantity, unit = score_quantity(series)
         ordered = sorted(range(len(series)), key=lambda index: series[index].swept[name])
         scored = [(index, member_means(series[index], quantity)) for index in ordered]
         if any(found.size for _, found in scored):
-            drawings.append(_sweep_figure(name, series, [(unit, "o", "-", scored)], unit, prefix, "score"))
+            drawings.append(
+                _sweep_figure(
+                    name,
+                    series,
+                    [(unit, "o", "-", scored)],
+                    unit,
+                    prefix,
+                    f"Score against {setting_symbol(name)}{whose}",
+                )
+            )
         lines = [("mean V(s) over the data", "o", "-", [(index, data_values[index]) for index in ordered])]
         for label, which, marker, line in (
             ("V at evaluated starts", "value_start", "s", "--"),
@@ -139,11 +151,15 @@ def draw_sweep(series: list[Series], data_values: list[np.ndarray], prefix: str)
             lines.append((label, marker, line, [(i, member_means(series[i], which)) for i in ordered]))
         lines = [line for line in lines if any(found.size for _, found in line[3])]
         if lines:
-            drawings.append(_sweep_figure(name, series, lines, f"value ({VALUE_UNIT})", prefix, "value"))
+            drawings.append(
+                _sweep_figure(
+                    name, series, lines, f"value ({VALUE_UNIT})", prefix, f"Value against {setting_symbol(name)}{whose}"
+                )
+            )
     return drawings
 
 
-def _sweep_figure(name: str, series: list[Series], lines: list[Any], unit: str, prefix: str, kind: str) -> Drawing:
+def _sweep_figure(name: str, series: list[Series], lines: list[Any], unit: str, prefix: str, title: str) -> Drawing:
     figure, axes = new_figure()
     others = sorted({tuple(v for k, v in one.swept.items() if k != name) for one in series})
     for number, (label, marker, style, entries) in enumerate(lines):
@@ -174,8 +190,8 @@ def _sweep_figure(name: str, series: list[Series], lines: list[Any], unit: str, 
     include_zero(axes, 102 if unit.startswith("normalised") else 0)
     label_axes(axes, f"{setting_symbol(name)} ({name.replace('_', ' ')})", unit)
     if len(lines) * len(others) > 1:
-        legend_below(axes, len(lines) * len(others))
+        legend_below(axes)
     seeds = max(len(one.members) for one in series)
     interval = "One seed, so no interval." if seeds == 1 else "Mean ± standard deviation over seeds; dots: seeds."
-    title = f"{'Score' if kind == 'score' else 'Value'} against {setting_symbol(name)}"
+    kind = title.split()[0].lower()
     return Drawing(f"{prefix}sweep-{name.replace('_', '-')}-{kind}", title, interval, figure, f"{title}. {interval}")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vem.report.records import Series
-from vem.report.style import GREY, Drawing, Look, include_zero, label_axes, legend_below, new_figure
+from vem.report.style import GREY, Drawing, Look, include_zero, label_axes, legend_below, new_figure, slug
 from vem.report.table import member_means, score_quantity
 
 METRICS = {
@@ -49,18 +49,16 @@ def draw_score_curve(
     if all(len(curve) < 2 for curve in curves):
         return None
     figure, axes = new_figure()
-    drawn = 0
     for index, (curve, one, look) in enumerate(zip(curves, series, looks, strict=True)):
         if curve:
             times = np.array([time for time, _ in curve], float)
             low, mean, high = (np.array([f(means) for _, means in curve]) for f in (np.min, np.mean, np.max))
             _draw_band(axes, index, look, one.label, times, low, mean, high, marker=look.marker)
-            drawn += 1
     axes.set_xlim(0, max(one.run.config.num_updates for one in series))
     include_zero(axes, 102 if quantity == "score" else 0)
     label_axes(axes, "updates", unit)
     _thousands(axes)
-    legend_below(axes, drawn)
+    legend_below(axes)
     name = {"score": "Score", "return": "Return"}.get(quantity, "Value-estimation error")
     caption = f"Evaluated while training. {_interval_sentence(series)}"
     return Drawing(f"{prefix}curve-{quantity.replace('_', '-')}", f"{name} during training", caption, figure, caption)
@@ -68,27 +66,20 @@ def draw_score_curve(
 
 def _draw_metric(metric: str, series: list[Series], looks: list[Look], prefix: str) -> Drawing | None:
     name, unit = METRICS.get(metric, (metric.replace("_", " "), ""))
-    normalised = {bool(one.settings.get("normalise_rewards")) for one in series}
-    reward = (
-        {True: "normalised reward", False: "reward"}.get(normalised.pop(), "reward")
-        if len(normalised) == 1
-        else ("reward, normalised where the run says so")
-    )
     curves = [one.curve(metric) for one in series]
     values = np.concatenate([curve.ravel() for _, curve in curves]) if curves else np.zeros(0)
     values = values[np.isfinite(values)]
     if not values.size:
         return None
     figure, axes = new_figure()
-    drawn = 0
     for index, ((updates, curve), one, look) in enumerate(zip(curves, series, looks, strict=True)):
         if updates.size:
             bounds = curve.min(0), curve.mean(0), curve.max(0)
             _draw_band(axes, index, look, one.label, updates, *bounds, marker=look.marker if updates.size < 3 else "")
-            drawn += 1
     longest = max(one.run.config.num_updates for one in series)
     axes.set_xlim(0, longest)
-    unit = unit.format(reward=reward)
+    recorded = [one for one, (updates, _) in zip(series, curves, strict=True) if updates.size]
+    unit = unit.format(reward=_reward_unit(recorded))
     is_log = values.min() > 0 and values.max() > LOG_RATIO * values.min()
     if is_log:
         axes.set_yscale("log")
@@ -100,10 +91,15 @@ def _draw_metric(metric: str, series: list[Series], looks: list[Look], prefix: s
     label_axes(axes, "updates", f"{name} ({unit}{scale})" if unit else f"{name}{scale}")
     _mark_stages(axes, series)
     _thousands(axes)
-    legend_below(axes, drawn)
+    legend_below(axes)
     title = f"{name[0].upper()}{name[1:]}"
     caption = f"Mean over each chunk of updates. {_interval_sentence(series)}{_stage_sentence(series)}"
-    return Drawing(f"{prefix}curve-{metric.replace('_', '-')}", title, caption, figure, caption)
+    return Drawing(f"{prefix}curve-{slug(metric)}", title, caption, figure, caption)
+
+
+def _reward_unit(series: list[Series]) -> str:
+    kinds = {bool(one.settings.get("normalise_rewards")) for one in series}
+    return "reward of each run" if len(kinds) > 1 else "normalised reward" if True in kinds else "reward"
 
 
 def _draw_band(

@@ -100,7 +100,7 @@ def _draw(
     # Of the outer wall half a cell is enough to see.
     hidden = layout.cell_size / 2
     width, height = right - left - 2 * hidden, top - bottom - 2 * hidden
-    figure, axes = new_figure(5.2, 4.2 * height / width + 1.0)
+    figure, axes = new_figure(5.2, 3.6 * height / width + 1.1)
     axes.grid(False)
     mesh = axes.imshow(
         values,
@@ -121,7 +121,7 @@ def _draw(
     for spine in axes.spines.values():
         spine.set_visible(False)
     bar = figure.colorbar(mesh, ax=axes, shrink=0.85, pad=0.02)
-    bar.set_label("V(s) (discounted return, unit of the reward)")
+    bar.set_label("V(s) (discounted return)")
     bar.outline.set_visible(False)
     figure.legend(loc="outside lower center", ncols=3, handlelength=2.0, columnspacing=1.2, markerscale=1.0)
     seeds = len(one.policies())

@@ -185,13 +185,13 @@ def _render_figure(drawing: Drawing, figures: str, shared: str) -> str:
     )
 
 
-COLUMNS: list[tuple[str, str, float, int]] = [
-    ("return", "return", 1.0, 2),
+COLUMNS: list[tuple[str, str, float, int | None]] = [
+    ("return", "return", 1.0, None),
     ("success", "success (%)", 100.0, 1),
     ("length", "length (steps)", 1.0, 0),
-    ("value_error", "V − G", 1.0, 3),
+    ("value_error", "V − G", 1.0, None),
 ]
-"""Quantity, heading, factor, digits; the score comes before them."""
+"""Quantity, heading, factor, digits after the point (None: as many as the number needs); the score comes first."""
 
 
 def _score_table(group: Group) -> str:
@@ -218,7 +218,7 @@ def _score_table(group: Group) -> str:
     heading = "".join(f'<th scope="col">{_text(text)}</th>' for text in head)
     references = {run.references for run in group.runs if run.references is not None}
     sentences = [
-        f"Score 0 is a return of {r.minimum:g} and score 100 a return of {r.maximum:g} ({_text(r.source)})."
+        f"Score 0 is a return of {r.minimum:g} and score 100 a return of {r.maximum:g} ({r.source})."
         for r in references
     ]
     if not references:
@@ -232,7 +232,7 @@ def _score_table(group: Group) -> str:
         sentences.append("The paper's scores were measured on D4RL's own data and simulator.")
     return (
         f'<div class="scroll"><table><thead><tr>{heading}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-        f'<p class="small">{" ".join(sentences)}</p>'
+        f'<p class="small">{_text(" ".join(sentences)).replace(" -", " −")}</p>'
     )
 
 
@@ -287,15 +287,21 @@ def _value(value: Any) -> str:
 
 
 def _number(value: float, digits: int) -> str:
-    return f"{value:,.{digits}f}".replace("-", "−")
+    rounded = round(value, digits) + 0.0
+    return f"{rounded:,.{digits}f}".replace("-", "−")
 
 
 def _deviation(spread: Spread, digits: int, factor: float = 1.0) -> str:
     return "" if spread.std is None else f" ± {_number(factor * spread.std, digits)}"
 
 
-def _spread(spread: Spread | None, factor: float, digits: int) -> str:
-    return "" if spread is None else _number(factor * spread.mean, digits) + _deviation(spread, digits, factor)
+def _spread(spread: Spread | None, factor: float, digits: int | None) -> str:
+    if spread is None:
+        return ""
+    if digits is None:
+        largest = max(abs(factor * spread.mean), abs(factor * (spread.std or 0.0)))
+        digits = 0 if largest >= 100 else 1 if largest >= 10 else 2 if largest >= 1 else 3
+    return _number(factor * spread.mean, digits) + _deviation(spread, digits, factor)
 
 
 def _interval(spread: Spread | None, factor: float, digits: int) -> str:

@@ -37,7 +37,7 @@ def draw_returns(series: list[Series], looks: list[Look], dataset: Dataset | Non
         _draw_steps(axes, entries, np.linspace(low, high, NUM_BINS + 1))
     label_axes(axes, "return of an episode (undiscounted, unit of the reward)", "share of the episodes (%)")
     axes.set_ylim(bottom=0)
-    legend_below(axes, len(entries))
+    legend_below(axes)
     caption = "Returns of evaluated episodes, all seeds together, each distribution adding up to 100 %."
     if dataset is not None:
         cut = ", cut at their first success," if dataset.info.rules.get("split") == "first-success" else ""

@@ -28,6 +28,7 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8
 SWEEP = ("#2f7fd6", "#a65fb0", "#e07020")
 """Blue to orange, for the order of a swept setting; all of it stands out from white and from black."""
 LINES = ("-", "--", ":", "-.")
+LONG_LABEL = 30
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
@@ -133,11 +134,17 @@ def include_zero(axes: Any, reach: float = 0.0) -> None:
     axes.set_ylim(min(low, 0), max(high, 0, reach))
 
 
-def legend_below(axes: Any, num_entries: int) -> None:
-    """A legend under the axes, where it covers no data."""
-    if num_entries:
-        columns = 1 if num_entries == 1 else 2
+def legend_below(axes: Any) -> None:
+    """A legend under the axes, where it covers no data; in two columns if its words are short."""
+    labels = axes.get_legend_handles_labels()[1]
+    if labels:
+        columns = 2 if len(labels) > 1 and max(map(len, labels)) < LONG_LABEL else 1
         axes.figure.legend(loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.2)
+
+
+def slug(text: str) -> str:
+    """``text`` fit for a file name and an id."""
+    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in text).strip("-.") or "x"
 
 
 def write_files(drawing: Drawing, directory: Path) -> list[str]:

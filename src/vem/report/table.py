@@ -72,8 +72,8 @@ def behaviour_row(run: RunRecord, recordings: Dataset) -> ScoreRow:
         if (run.references.minimum, run.references.maximum) == (0.0, 1.0):
             quantities["success"] = _single(float((returns > 0).mean()))
     quantities["length"] = _single(float(recordings.episode_lengths.mean()))
-    cut = "cut at their first success, " if recordings.info.rules.get("split") == "first-success" else ""
-    remark = f"recorded episodes, {cut}from the starts of the recording, not of the evaluation"
+    cut = " to the first success," if recordings.info.rules.get("split") == "first-success" else ","
+    remark = f"as recorded{cut} from other starts"
     return ScoreRow("data", "behaviour", 0, len(returns), quantities=quantities, remark=remark)
 
 

@@ -23,7 +23,7 @@ from vem.policy import Policy
 from vem.report.records import RunRecord, Series
 from vem.report.style import GREY, Drawing, Look, label_axes, legend_below, new_figure
 
-SAMPLE_ROWS = 40_000
+SAMPLE_ROWS = 20_000
 NUM_BINS = 60
 
 
@@ -117,7 +117,7 @@ def draw_weights(
 
 
 def _label(one: Series, members: list[np.ndarray]) -> str:
-    return f"{one.label}: effective {np.mean([effective_share(found) for found in members]):.0%}"
+    return f"{one.label}: ESS {np.mean([effective_share(found) for found in members]):.0%}"
 
 
 def _draw_histogram(drawn: list[tuple[int, Series, Look, list[np.ndarray]]], prefix: str) -> Drawing:
@@ -141,12 +141,12 @@ def _draw_histogram(drawn: list[tuple[int, Series, Look, list[np.ndarray]]], pre
         patch.set_gid(f"series-{index}-weights")
     label_axes(axes, f"weight of a row ({unit})", "share of the rows in each bin (%)")
     axes.set_ylim(bottom=0)
-    legend_below(axes, len(drawn))
+    legend_below(axes)
     zero = float(np.mean(pooled == 0))
     caption = (
         f"Weights of {drawn[0][3][0].size:,} recorded transitions in the policy's regression, mean over seeds. Dotted: "
-        "cloning, where all rows weigh 1. Effective: (Σw)²/(n·Σw²), the share of rows that equal weights would need."
-        + (f" {zero:.0%} of the weights are 0." if zero else "")
+        "cloning, where all rows weigh 1. ESS: effective sample size (Σw)²/(n·Σw²), the share of rows that would do "
+        "with equal weights." + (f" {zero:.0%} of the weights are 0." if zero else "")
     )
     return Drawing(f"{prefix}weights", "Advantage weights", caption, figure, caption)
 
@@ -167,7 +167,7 @@ def _draw_concentration(drawn: list[tuple[int, Series, Look, list[np.ndarray]]],
     axes.plot([0, 100], [0, 100], color=GREY, linewidth=1, linestyle=":")
     axes.set(xlim=(0, 100), ylim=(0, 101))
     label_axes(axes, "heaviest rows (% of all)", "share of the total weight (%)")
-    legend_below(axes, len(drawn))
+    legend_below(axes)
     caption = (
         "How much of the total weight the heaviest rows carry. Dotted: cloning, where all rows weigh the same. "
         "Line: mean over seeds; shaded: from the smallest to the largest seed."
