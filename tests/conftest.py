@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -11,3 +12,11 @@ def benchmark_data() -> Path:
     if not BENCHMARK_DATA.is_dir():
         pytest.skip(f"the benchmark's files are not at {BENCHMARK_DATA}")
     return BENCHMARK_DATA
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Share compiled programs between tests, workers and sessions: most of the suite's time would be compiling."""
+    directory = Path(config.rootpath) / ".pytest_cache" / "xla"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(directory))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")

@@ -67,6 +67,7 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train or resume, showing progress; Ctrl-C saves and says how to go on."""
     from vem.experiment import create_run, load_data, resume_run
+    from vem.targets import find_environment
 
     _check_options(options)
     if options.dataset is None and not options.resume:
@@ -83,6 +84,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         config = make_config(options, str(options.dataset), options.algorithm)
         dataset = load_data(config)
+        if options.evaluate_every is not None:
+            find_environment(dataclasses.asdict(dataset.info))  # fail before anything is written
         stem = Path(config.dataset.removeprefix("minari:")).stem
         directory = Path(options.out) if options.out else free_directory(f"{stem}-{config.algorithm}")
         training = create_run(directory, config, dataset)

@@ -1,0 +1,150 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tiny import tiny_dataset
+from vem.cli import main
+from vem.policy import load_policy
+
+FLAGS = ["--value-hidden", "8,8", "--policy-hidden", "8,8", "--batch-size", "16", "--updates-per-refresh", "10"]
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    data = tiny_dataset(6)
+    valid = data.valid
+    path = tmp_path_factory.mktemp("data") / "logs.npz"
+    np.savez(
+        path,
+        observations=data.observations[valid],
+        actions=data.actions[valid],
+        rewards=data.rewards[valid],
+        terminals=data.terminal[valid],
+        timeouts=(np.append(~valid[1:], True) & ~data.terminal)[valid],
+    )
+    return path
+
+
+def vem(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def test_train_prints_where_the_policies_are(logs, tmp_path, capsys):
+    assert vem("train", logs, "--steps", 30, "--out", tmp_path / "run", *FLAGS) == 0
+    output = capsys.readouterr().out
+    assert "vem (preset default) on logs" in output
+    assert "30 / 30" in output
+    assert load_policy(tmp_path / "run").act(np.zeros(2)).shape == (1,)
+
+
+def test_a_sweep_with_json(logs, tmp_path, capsys):
+    code = vem(
+        "train",
+        logs,
+        "--steps",
+        30,
+        "--expectile",
+        "0.1,0.9",
+        "--seeds",
+        "2",
+        "--json",
+        "--out",
+        tmp_path / "r",
+        *FLAGS,
+    )
+    assert code == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [m["name"] for m in result["members"]] == [
+        "seed0-expectile0.1", "seed1-expectile0.1", "seed0-expectile0.9", "seed1-expectile0.9",
+    ]  # fmt: skip
+
+
+def test_settings_of_other_methods_have_their_own_flags(logs, tmp_path, capsys):
+    assert vem("train", logs, "--algorithm", "bc", "--steps", 20, "--policy-hidden", "8", "--out", tmp_path / "bc") == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        vem("train", logs, "--algorithm", "bc", "--expectile", "0.5")
+    assert stop.value.code == 2
+    assert "--expectile" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--expectile", "1.5"], "--expectile is 1.5; it must be between 0 and 1"),
+        (["--steps", "0"], "--steps is 0"),
+        (["--seeds", "x"], "--seeds is 'x'"),
+        (["--seeds", "0"], "give at least one"),
+        (["--algorithm", "dqn"], "there is no algorithm 'dqn'"),
+        (["--preset", "best"], "choose from default"),
+        (["--plan", "n-step"], "needs num-plan-steps"),
+        (["--evaluate-every", "0"], "--evaluate-every is 0"),
+        (["--evaluate-every", "10"], "environment"),
+    ],
+)
+def test_wrong_values_are_one_error_and_leave_nothing(logs, tmp_path, capsys, arguments, message):
+    assert vem("train", logs, "--out", tmp_path / "run", *arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["--split", "never"], ["--steps", "many"]])
+def test_usage_errors_exit_with_2(logs, capsys, arguments):
+    with pytest.raises(SystemExit) as stop:
+        vem("train", logs, *arguments)
+    assert stop.value.code == 2
+    assert "usage: vem" in capsys.readouterr().err
+
+
+def test_missing_files_and_runs(tmp_path, capsys):
+    assert vem("train", tmp_path / "absent.hdf5") == 1
+    assert "absent.hdf5" in capsys.readouterr().err
+    assert vem("train", "--resume", tmp_path / "absent") == 1
+    assert "not a run directory" in capsys.readouterr().err
+
+
+def test_a_resumed_run_takes_no_settings(logs, tmp_path, capsys):
+    assert vem("train", logs, "--steps", 10, "--out", tmp_path / "run", *FLAGS) == 0
+    assert vem("train", "--resume", tmp_path / "run", "--expectile", "0.5") == 1
+    assert "leave out expectile" in capsys.readouterr().err
+    assert vem("train", "--resume", tmp_path / "run") == 0
+    assert "is finished" in capsys.readouterr().out
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit) as stop:
+        vem("train", "--algorithm", "vem", "--help")
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert "examples:" in text
+    assert "--effective-sample" in text
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(logs, tmp_path):
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "vem", "train", logs, "--steps", "100000000", "--out", run, *FLAGS]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ)
+    )
+    deadline = time.monotonic() + 120
+    metrics = run / "metrics.jsonl"
+    while time.monotonic() < deadline and not (run / "config.json").exists():
+        time.sleep(0.05)
+    while time.monotonic() < deadline and not metrics.exists():
+        time.sleep(0.05)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert f"vem train --resume {run}" in output
+    assert "Traceback" not in output
+    assert list((run / "checkpoints").glob("*.safetensors"))
