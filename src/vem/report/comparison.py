@@ -10,7 +10,7 @@ import numpy as np
 from vem.report.curves import draw_score_curve
 from vem.report.records import Series, setting_symbol
 from vem.report.style import GREY, Drawing, Look, include_zero, label_axes, legend_below, new_figure
-from vem.report.table import ScoreRow, member_means, score_quantity
+from vem.report.table import SCORE, ScoreRow, member_means, score_quantity
 
 DOTS = (
     "Small dots below: seeds; large marker: inter-quartile mean over seeds, bar: its 95 % bootstrap interval over "
@@ -187,7 +187,7 @@ def _sweep_figure(name: str, series: list[Series], lines: list[Any], unit: str, 
         axes.set_xscale("log")
     axes.set_xticks(values, [f"{value:g}" for value in values], minor=False)
     axes.margins(x=0.06)
-    include_zero(axes, 102 if unit.startswith("normalised") else 0)
+    include_zero(axes, 102 if unit.startswith(SCORE) else 0)
     label_axes(axes, f"{setting_symbol(name)} ({name.replace('_', ' ')})", unit)
     if len(lines) * len(others) > 1:
         legend_below(axes)

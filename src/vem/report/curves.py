@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vem.report.records import Series
-from vem.report.style import GREY, Drawing, Look, include_zero, label_axes, legend_below, new_figure, slug
+from vem.report.style import GREY, Drawing, Look, include_zero, label_axes, legend_below, log_axis, new_figure, slug
 from vem.report.table import member_means, score_quantity
 
 METRICS = {
@@ -82,7 +82,7 @@ def _draw_metric(metric: str, series: list[Series], looks: list[Look], prefix: s
     unit = unit.format(reward=_reward_unit(recorded))
     is_log = values.min() > 0 and values.max() > LOG_RATIO * values.min()
     if is_log:
-        axes.set_yscale("log")
+        log_axis(axes.yaxis, values.min(), values.max())
     if metric in SHARES:
         axes.set_ylim(0, 1.05)
     elif not is_log and metric not in WITHOUT_ZERO:

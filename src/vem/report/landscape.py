@@ -118,6 +118,7 @@ def _draw(
     _draw_places(axes, layout)
     axes.set(xlim=(left + hidden, right - hidden), ylim=(bottom + hidden, top - hidden))
     axes.set(xlabel="x (m)", ylabel="y (m)", aspect="equal")
+    axes.set_title(one.label, loc="left")
     for spine in axes.spines.values():
         spine.set_visible(False)
     bar = figure.colorbar(mesh, ax=axes, shrink=0.85, pad=0.02)

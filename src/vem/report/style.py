@@ -134,6 +134,16 @@ def include_zero(axes: Any, reach: float = 0.0) -> None:
     axes.set_ylim(min(low, 0), max(high, 0, reach))
 
 
+def log_axis(axis: Any, low: float, high: float) -> None:
+    """Make an axis logarithmic, with plain numbers at places that do not crowd."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.axes.set_xscale("log") if axis.axis_name == "x" else axis.axes.set_yscale("log")
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high > 300 * low else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def legend_below(axes: Any) -> None:
     """A legend under the axes, where it covers no data; in two columns if its words are short."""
     labels = axes.get_legend_handles_labels()[1]

@@ -16,6 +16,7 @@ from vem.experiment import load_data
 from vem.report.records import RunRecord, Series
 from vem.statistics import Spread, over_seeds
 
+SCORE = "normalised score"
 ONE_STEP_LIMIT = 0.2
 """Recorded episodes are cut differently for comparison if more than this share has a single step."""
 
@@ -114,7 +115,7 @@ def score_quantity(series: list[Series]) -> tuple[str, str]:
     if series and all(one.run.references is not None for one in series):
         references = series[0].run.references
         assert references is not None
-        return "score", f"normalised score ({references.source} references)"
+        return "score", f"{SCORE} ({references.source})"
     return "return", "return of an episode (unit of the reward)"
 
 

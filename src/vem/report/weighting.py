@@ -21,7 +21,7 @@ from vem.checkpoints import unflatten
 from vem.data import Dataset
 from vem.policy import Policy
 from vem.report.records import RunRecord, Series
-from vem.report.style import GREY, Drawing, Look, label_axes, legend_below, new_figure
+from vem.report.style import GREY, Drawing, Look, label_axes, legend_below, log_axis, new_figure
 
 SAMPLE_ROWS = 20_000
 NUM_BINS = 60
@@ -131,7 +131,7 @@ def _draw_histogram(drawn: list[tuple[int, Series, Look, list[np.ndarray]]], pre
         low, high = (positive.min(), positive.max()) if positive.size else (0.5, 2.0)
         low, high = max(low, 1e-6 * high) / 1.05, high * 1.05
         edges, unit = np.geomspace(low, high, NUM_BINS + 1), "mean row = 1, log scale"
-        axes.set_xscale("log")
+        log_axis(axes.xaxis, low, high)
         axes.axvline(1, color=GREY, linewidth=1, linestyle=":")
     for index, one, look, members in drawn:
         shares = np.mean([np.histogram(found, edges)[0] / found.size for found in members], axis=0)
