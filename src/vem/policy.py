@@ -166,7 +166,7 @@ def _tanh_gaussian(tensors: Tensors, inputs: np.ndarray, generator: np.random.Ge
 
 def _bcq(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
     """The best of several generated and perturbed actions; without a key always from the same latents."""
-    num_actions, count = int(tensors["num_actions"]), len(inputs)
+    num_actions, count = int(tensors["num_actions"].item()), len(inputs)
     size = tensors["decoder.0.weight"].shape[0] - inputs.shape[-1]
     if generator is None:
         latents = np.random.default_rng(0).standard_normal((1, num_actions, size), dtype=np.float32)

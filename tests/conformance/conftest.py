@@ -30,7 +30,7 @@ class Trial(NamedTuple):
 @pytest.fixture(scope="module", autouse=True)
 def one_program(tmp_path_factory):
     """Every stage is compiled once for all trainings of the module, in chunks of at most 3 updates."""
-    with quick_compilation(tmp_path_factory.mktemp("programs")), pytest.MonkeyPatch.context() as patch:
+    with quick_compilation(tmp_path_factory.getbasetemp() / "programs"), pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "compile_chunk", cache(training.compile_chunk))
         patch.setattr(training, "LONGEST_CHUNK", 3)
         yield

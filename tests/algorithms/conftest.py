@@ -1,0 +1,10 @@
+import pytest
+
+from small_runs import quick_compilation
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick(tmp_path_factory):
+    """Nothing here runs long enough for optimised programs to pay."""
+    with quick_compilation(tmp_path_factory.getbasetemp() / "programs"):
+        yield

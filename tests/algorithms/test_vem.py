@@ -1,0 +1,205 @@
+"""VEM's settings: each choice trains, meaningless combinations are refused, presets say what they should."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from small_runs import tiny_dataset, tiny_settings
+from vem.algorithms import vem
+from vem.algorithms.base import Spec, put_rows
+from vem.algorithms.settings import build
+from vem.errors import SettingsError
+from vem.experiment import create_run, make_config
+from vem.presets import find_preset
+
+# Each plan, order, loss, schedule, weight, advantage, number of critics and refresh occurs at least once.
+COMBINATIONS = {
+    "operator": {"order": "expectile-then-plan", "value_loss": "squared", "schedule": "joint", "plan": "episodic"},
+    "authors": {"plan": "crossed", "value_loss": "squared-weight", "num_critics": 4, "drop_below": -1000.0},
+    "n-step": {
+        "plan": "n-step",
+        "num_plan_steps": 3,
+        "value_loss": "quantile",
+        "schedule": "joint",
+        "weight": "exponential",
+        "num_critics": 1,
+        "advantage": "raw",
+        "policy_dropout": 0.1,
+    },
+    "one-step": {
+        "plan": "one-step",
+        "weight": "leaky-relu",
+        "effective_sample": None,
+        "advantage": "standardised",
+        "clip_quantile": None,
+        "target_update": "refresh",
+    },
+    "monte-carlo": {
+        "plan": "monte-carlo",
+        "order": "expectile-then-plan",
+        "value_loss": "squared",
+        "operator_step": 0.4,
+        "num_critics": 4,
+        "refresh": "full",
+    },
+}
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_trains_and_stays_finite(name, tmp_path):
+    settings = tiny_settings("vem", **COMBINATIONS[name])
+    run = create_run(tmp_path / "run", make_config("tiny", settings=settings, num_updates=4), tiny_dataset())
+    for progress in run.progress():
+        assert all(np.isfinite(values).all() for values in progress.metrics.values())
+    observations = np.zeros((2, 3), np.float32)
+    assert np.isfinite(run.policy.act(observations)).all()
+    assert np.isfinite(run.policy.value(observations)).all()
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors"])
+def test_presets_train(preset, tmp_path):
+    settings = tiny_settings("vem")
+    config = make_config("tiny", preset=preset, settings=settings, num_updates=4)
+    run = create_run(tmp_path / "run", config, tiny_dataset()).train()
+    assert run.policy.info["preset"] == preset
+    assert np.isfinite(run.policy.act(np.zeros(3, np.float32))).all()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"order": "expectile-then-plan"},
+        {"order": "expectile-then-plan", "value_loss": "quantile"},
+        {"value_loss": "squared"},
+        {"plan": "crossed", "num_critics": 1},
+        {"plan": "n-step"},
+        {"plan": "one-step", "num_plan_steps": 3},
+        {"plan": "monte-carlo", "num_plan_steps": 3},
+        {"weight": "leaky-relu"},
+        {"weight": "leaky-relu", "effective_sample": None, "drop_below": -1.0},
+    ],
+    ids=str,
+)
+def test_refuses_combinations_that_mean_nothing(settings):
+    with pytest.raises(SettingsError):
+        vem.make(build(vem.VEMSettings, settings), Spec(3, 2, 23), 10)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"expectile": 0.0},
+        {"expectile": 1.0},
+        {"discount": 1.0},
+        {"num_critics": 3},
+        {"plan": "best"},
+        {"batch_size": 0},
+        {"target_rate": 0.0},
+        {"value_hidden": (256, 0)},
+        {"tau": 0.5},
+    ],
+    ids=str,
+)
+def test_refuses_values_out_of_range(settings):
+    with pytest.raises(SettingsError):
+        build(vem.VEMSettings, settings)
+
+
+BOTH_READINGS = {
+    "num_critics": (2, 4),
+    "plan": ("episodic", "crossed"),
+    "order": ("expectile-then-plan", "plan-then-expectile"),
+    "value_loss": ("squared", "squared-weight"),
+    "schedule": ("joint", "value-then-policy"),
+    "updates_per_refresh": (200, 200),
+    "refresh": ("full", "full"),
+    "target_rate": (0.005, 1 - 0.995**200),
+    "target_update": ("refresh", "update"),
+    "value_rate": (1e-3, 3e-4),
+    "policy_rate": (1e-3, 3e-4),
+    "policy_hidden": ((256, 256), (256, 256, 256, 256)),
+    "value_hidden": ((256, 256), (256, 256)),
+    "log_std_low": (-6.0, -6.0),
+    "log_std_high": (0.0, 0.0),
+    "weight": ("softmax", "softmax"),
+    "temperature": (1.0, 100.0),
+    "effective_sample": (None, None),
+    "advantage": ("raw", "raw"),
+    "clip_quantile": (None, None),
+    "drop_below": (None, -1000.0),
+    "num_plan_steps": (None, 1000),
+    "operator_step": (None, None),
+    "batch_size": (128, 128),
+    "discount": (0.99, 0.99),
+    "normalise_observations": (False, False),
+    "normalise_rewards": (False, False),
+    "reward_scale": (1.0, 1.0),
+    "reward_shift": (0.0, 0.0),
+}
+"""Setting → (what the paper says, what its authors released)."""
+
+
+@pytest.mark.parametrize("name", BOTH_READINGS)
+def test_presets_set_both_readings(name):
+    for preset, expected in zip(("paper", "authors"), BOTH_READINGS[name], strict=True):
+        settings = build(vem.VEMSettings, find_preset("vem", preset).settings)
+        assert getattr(settings, name) == expected
+
+
+def test_presets_read_episode_ends_as_they_did():
+    assert find_preset("vem", "paper").rules == {"time_limit": "end"}
+    assert find_preset("vem", "authors").rules == {"time_limit": "end", "repeat_terminals": True}
+
+
+def test_advantage_is_smallest_return_minus_mean_value():
+    """A = min_i R⁽ⁱ⁾ − mean_i V_i with online V; the memory is planned with the targets."""
+    rows = put_rows(tiny_dataset())
+    spec = Spec(3, 2, rows.rewards.size)
+    settings = vem.VEMSettings(
+        plan="one-step", value_hidden=(), policy_hidden=(8,), advantage="raw", clip_quantile=None, effective_sample=None
+    )
+    algorithm = vem.make(settings, spec, 10)
+    swept = {"expectile": jnp.asarray(0.3), "temperature": jnp.asarray(1.0)}
+    state = algorithm.init(jax.random.key(0), swept)
+    state = state._replace(targets=jax.tree.map(lambda leaf: 2 * leaf, state.critics))
+    stage = algorithm.stages[1]
+    _, memory = jax.jit(stage.refresh)(state, stage.empty(), rows, jnp.asarray(0), jax.random.key(1))
+
+    def linear(networks):
+        return np.asarray(rows.observations @ networks[0].weight + networks[0].bias[:, None])[..., 0]
+
+    online, target = linear(state.critics), linear(state.targets)
+    drawn = np.asarray(rows.drawable)
+    rewards, continues = np.asarray(rows.rewards)[drawn], np.asarray(rows.continues)[drawn]
+    returns = rewards + 0.99 * continues * target[:, drawn + 1]
+    np.testing.assert_allclose(memory.advantages[drawn], returns.min(0) - online[:, drawn].mean(0), atol=1e-5)
+
+
+def test_groups_of_critics_are_valued_by_their_smaller():
+    rows = put_rows(tiny_dataset())
+    spec = Spec(3, 2, rows.rewards.size)
+    algorithm = vem.make(vem.VEMSettings(num_critics=4, plan="one-step", value_hidden=()), spec, 10)
+    swept = {"expectile": jnp.asarray(0.3), "temperature": jnp.asarray(1.0), "effective_sample": jnp.asarray(0.5)}
+    state = algorithm.init(jax.random.key(0), swept)
+    stage = algorithm.stages[0]
+    _, memory = jax.jit(stage.refresh)(state, stage.empty(), rows, jnp.asarray(0), jax.random.key(1))
+    layer = state.targets[0]
+    values = np.asarray(rows.observations @ layer.weight + layer.bias[:, None])[..., 0]
+    np.testing.assert_allclose(memory.values, [values[:2].min(0), values[2:].min(0)], atol=1e-5)
+
+
+def test_operator_keeps_the_value_of_final_observations_and_moves_the_others_by_the_expectile_step():
+    values = jnp.asarray([[1.0, 2.0, 5.0]])
+    steps = vem.memory.Steps(
+        jnp.asarray([1.0, 0.0, 0.0]), jnp.asarray([0.9, 0.9, 0.9]), jnp.asarray([True, True, False])
+    )
+    operate = vem._expectile_operator(vem.VEMSettings(operator_step=0.5))
+    # δ = 1 + 0.9·2 − 1 = 1.8 and 0.9·5 − 2 = 2.5, both up: V + 2·0.5·0.3·δ
+    expected = [[1 + 0.3 * 1.8, 2 + 0.3 * 2.5, 5.0]]
+    np.testing.assert_allclose(operate(values, steps, jnp.asarray(0.3)), expected, rtol=1e-6)
+    # Without a step size it is 1/(2·max(τ, 1−τ)): the larger weight becomes 1
+    largest = vem._expectile_operator(vem.VEMSettings())
+    np.testing.assert_allclose(largest(values, steps, jnp.asarray(0.8)), [[2.8, 4.5, 5.0]], rtol=1e-6)
