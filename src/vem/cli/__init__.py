@@ -10,6 +10,7 @@ from collections.abc import Sequence
 VERBS = {
     "train": "train policies on a dataset",
     "evaluate": "run the policies of a run in their environment",
+    "compare": "train and evaluate several methods on several datasets",
     "report": "draw runs: one HTML page with tables and figures",
     "data": "describe, list and make datasets",
     "theory": "the paper's theory: operators, lemmas and figures on random MDPs",
