@@ -33,7 +33,7 @@ from vem.data.transforms import repeat_terminals
 from vem.errors import RunError, SettingsError
 from vem.policy import Policy, load_policy, make_policy
 from vem.scores import find_task
-from vem.training import Member, Progress, Snapshot, start, train
+from vem.training import LONGEST_CHUNK, Member, Progress, Snapshot, start, train
 
 CONFIG_VERSION = 1
 SECONDS_PER_CHECKPOINT = 60.0
@@ -360,7 +360,7 @@ def _is_metric_line(progress: Progress, num_updates: int) -> bool:
     """Whether this chunk is logged: all of them, or about ``NUM_METRIC_LINES`` in a long run."""
     period = progress.stage.updates_per_refresh or num_updates
     step = max(1, num_updates // NUM_METRIC_LINES)
-    chunk = min(period, 1000)
+    chunk = min(period, LONGEST_CHUNK)
     return progress.updates // step != (progress.updates - chunk) // step or progress.updates == progress.num_updates
 
 

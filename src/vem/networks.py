@@ -66,3 +66,8 @@ def descend(
     step, moments = optimiser.update(gradient, moments, parameters)  # type: ignore[arg-type]
     moved: Any = optax.apply_updates(parameters, step)  # type: ignore[arg-type]
     return moved, moments
+
+
+def decayed(rate: float, decay: str, num_updates: int) -> optax.ScalarOrSchedule:
+    """A learning rate that stays (decay ``none``) or follows a half cosine to 0 at the last update."""
+    return optax.cosine_decay_schedule(rate, num_updates) if decay == "cosine" else rate

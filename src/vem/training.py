@@ -17,7 +17,7 @@ import numpy as np
 from vem.algorithms.base import Algorithm, Memory, Rows, Stage, State, draw
 from vem.errors import DivergenceError
 
-LONGEST_CHUNK = 1000
+LONGEST_CHUNK = 200
 """Updates between two reports at most."""
 
 

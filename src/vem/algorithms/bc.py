@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import optax
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.settings import setting
 from vem.distributions import log_deviation, log_likelihood, policy_mean
-from vem.networks import Network, descend, init_network
+from vem.networks import Network, decayed, descend, init_network
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class BCSettings:
     log_std_low: float = setting(-3.0, "bounds of log σ of the policy")
     log_std_high: float = setting(1.0, "")
     policy_rate: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
+    policy_rate_decay: Literal["cosine", "none"] = setting("cosine", "whether the actor's rate falls to 0 at the end")
     policy_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
     batch_size: int = setting(256, "rows in an update", "positive")
     normalise_observations: bool = setting(True, "standardise observations (kept inside the policy)")
@@ -40,7 +41,9 @@ class BCState(NamedTuple):
 
 def make(settings: BCSettings, spec: Spec, num_updates: int) -> Algorithm:
     """Behaviour cloning for data of the given sizes."""
-    optimiser = optax.adamw(settings.policy_rate, weight_decay=settings.policy_decay)
+    optimiser = optax.adamw(
+        decayed(settings.policy_rate, settings.policy_rate_decay, num_updates), weight_decay=settings.policy_decay
+    )
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> BCState:
         actor = init_network(key, (spec.observation_size, *settings.policy_hidden, spec.action_size))

@@ -20,7 +20,7 @@ from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
 from vem.algorithms.settings import setting
 from vem.distributions import log_deviation, log_likelihood, policy_mean
 from vem.errors import SettingsError
-from vem.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
+from vem.networks import Network, apply_networks, decayed, descend, init_network, init_networks, move_targets
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,9 @@ class VEMSettings:
         None, "α of the gradient expectile operator; none: 1/(2·max(τ, 1−τ))", "positive"
     )
     num_critics: Literal[1, 2, 4] = setting(2, "4: two groups, each valued by the smaller of its two")
+    initial_values: Literal["zero", "random"] = setting(
+        "zero", "zero: values rise from 0 to what the data shows; random: as networks start, and slow to sink"
+    )
     schedule: Literal["value-then-policy", "joint"] = setting(
         "value-then-policy", "train values first and the policy after, or both together"
     )
@@ -75,6 +78,7 @@ class VEMSettings:
     log_std_high: float = setting(1.0, "")
     value_rate: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
     policy_rate: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
+    policy_rate_decay: Literal["cosine", "none"] = setting("cosine", "whether the actor's rate falls to 0 at the end")
     policy_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
     batch_size: int = setting(256, "rows in an update", "positive")
     normalise_observations: bool = setting(True, "standardise observations (kept inside the policy)")
@@ -157,7 +161,11 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
     if settings.plan in ("episodic", "crossed", "n-step"):
         plan = partial(plan, num_steps=settings.num_plan_steps)
     value_optimiser = optax.adam(settings.value_rate)
-    policy_optimiser = optax.adamw(settings.policy_rate, weight_decay=settings.policy_decay)
+    num_value = max(1, round(num_updates * settings.value_updates)) if settings.schedule == "value-then-policy" else 0
+    num_policy = max(1, num_updates - num_value)
+    policy_optimiser = optax.adamw(
+        decayed(settings.policy_rate, settings.policy_rate_decay, num_policy), weight_decay=settings.policy_decay
+    )
     value_loss = VALUE_LOSSES[settings.value_loss]
     weigh = weights.WEIGHTS[settings.weight]
     operate = _expectile_operator(settings) if settings.order == "expectile-then-plan" else lambda v, steps, tau: v
@@ -165,6 +173,8 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> VEMState:
         critic_key, actor_key = jax.random.split(key)
         critics = init_networks(critic_key, (spec.observation_size, *settings.value_hidden, 1), settings.num_critics)
+        if settings.initial_values == "zero":
+            critics = (*critics[:-1], jax.tree.map(jnp.zeros_like, critics[-1]))
         actor = init_network(actor_key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
         free_log_std = jnp.zeros(spec.action_size)
         return VEMState(
@@ -321,12 +331,11 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
     if settings.schedule == "joint":
         stages = (Stage("joint", num_updates, period, settings.batch_size, empty, refresh, joint_update),)
     else:
-        num_value = max(1, round(num_updates * settings.value_updates))
         stages = (
             Stage("value", num_value, period, settings.batch_size, empty, refresh, value_update, trains_policy=False),
             Stage(
                 "policy",
-                max(1, num_updates - num_value),
+                num_policy,
                 None,
                 settings.batch_size,
                 empty_advantages,
