@@ -1,0 +1,119 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from comparison_cases import FLAGS, write_data
+from vem.cli import main
+from vem.cli.compare import parse_settings, parse_steps
+from vem.cli.jobs import share_cores
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("data")
+    return write_data(directory), write_data(directory, "own-logs")
+
+
+def compare(*arguments):
+    return main(["compare", *map(str, arguments), *FLAGS])
+
+
+def test_jobs_fail_alone_and_finished_ones_stay(data, tmp_path, capsys):
+    known, own = data
+    given = [known, own, "--algorithms", "bc", "--steps", 20, "--seeds", 2, "--episodes", 2, "--out", tmp_path]
+    assert compare(*given, "--jobs", 2) == 1
+    printed = capsys.readouterr()
+    assert "pointmaze-umaze bc: done" in printed.out
+    assert "own-logs bc failed: the data own-logs names no environment" in printed.err
+    assert "1 of 2 cells failed" in printed.err
+    assert json.loads((tmp_path / "own-logs" / "bc.failed.json").read_text())["algorithm"] == "bc"
+    assert "20 / 20" in (tmp_path / "pointmaze-umaze" / "bc.log").read_text()
+    assert len(list((tmp_path / "pointmaze-umaze" / "bc" / "policies").iterdir())) == 2
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "pointmaze-umaze" in page
+    table = [line.split() for line in printed.out.splitlines() if line.startswith(("pointmaze-umaze  ", "own-logs  "))]
+    assert table == [["pointmaze-umaze", "0.0", "±", "0.0", "[0.0,", "0.0]"], ["own-logs", "failed"]]
+
+    policy = tmp_path / "pointmaze-umaze" / "bc" / "policies" / "seed0.safetensors"
+    before = policy.stat().st_mtime_ns
+    given[1:2] = []
+    assert compare(*given, "--json", "--no-report") == 0
+    printed = capsys.readouterr()
+    assert printed.err == f"0 of 1 cells in {tmp_path} are left to do\n"
+    (cell,) = json.loads(printed.out)["cells"]
+    assert (cell["dataset"], cell["algorithm"], cell["mean"], cell["error"]) == ("pointmaze-umaze", "bc", 0.0, None)
+    assert policy.stat().st_mtime_ns == before
+
+
+def test_in_one_process(data, tmp_path, capsys):
+    given = [*data, "--algorithms", "bc", "--seeds", 1, "--steps", 20, "--episodes", 1, "--no-report"]
+    assert compare(*given, "--out", tmp_path) == 1
+    printed = capsys.readouterr()
+    assert "bc (preset default) on pointmaze-umaze" in printed.out
+    assert "pointmaze-umaze bc: done" in printed.out
+    assert "own-logs bc: failed: the data own-logs names no environment" in printed.out
+    assert not (tmp_path / "report").exists()
+
+
+def test_ctrl_c_saves_every_running_cell(data, tmp_path):
+    command = [sys.executable, "-m", "vem", "compare", data[0], "--algorithms", "bc", "--steps", "100000000"]
+    command += ["--seeds", "1", "--jobs", "2", "--out", tmp_path, *FLAGS]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ)
+    )
+    run = tmp_path / "pointmaze-umaze" / "bc"
+    metrics = run / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert "stopped and saved; the same command goes on from here" in output
+    assert "Traceback" not in output
+    assert list((run / "checkpoints").glob("*.safetensors"))
+    assert not run.with_name("bc.failed.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--algorithms", "dqn"], "there is no algorithm 'dqn'"),
+        (["--steps", "iql=5"], "--steps names 'iql', which is not among the algorithms bc"),
+        (["--steps", "many"], "--steps is 'many'"),
+        (["--set", "nonsense=1"], "none of bc has this setting"),
+        (["--set", "policy_hidden"], "has no value"),
+        (["--set", "policy_rate=-1"], "--policy-rate is -1.0"),
+        (["--jobs", "0"], "--jobs is 0"),
+        (["--episodes", "0"], "--episodes is 0"),
+        (["--seeds", "0"], "give at least one"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_leave_nothing(data, tmp_path, capsys, arguments, message):
+    assert compare(data[0], "--algorithms", "bc", "--out", tmp_path / "out", *arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_steps_and_settings_by_method():
+    assert parse_steps("vem=5,9", ["vem", "bc"]) == {"vem": 5, "bc": 9}
+    assert parse_steps("vem=5", ["vem", "bc"]) == {"vem": 5, "bc": 100_000}
+    assert parse_settings(["batch-size=3", "vem:expectile=0.5"], ["vem", "bc"]) == {
+        "vem": {"batch_size": "3", "expectile": "0.5"},
+        "bc": {"batch_size": "3"},
+    }
+
+
+def test_cores_are_shared():
+    assert share_cores([0, 1], 2) == [[0], [1]]
+    assert share_cores([2, 5], 3) == [[2], [5], [2]]
+    assert share_cores([0, 1, 2, 3], 2) == [[0, 1], [2, 3]]
+    assert share_cores([0, 1, 2], 1) == [[0, 1, 2]]

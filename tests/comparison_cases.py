@@ -1,0 +1,30 @@
+"""Small datasets in files for the tests of comparisons: one with an environment, one without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from small_runs import TINY
+
+SETTINGS = {
+    "bc": {"policy_hidden": "8", "batch_size": "8"},
+    "awr": {"policy_hidden": "8", "value_hidden": "8", "batch_size": "8"},
+}
+FLAGS = ["--set", "policy_hidden=8", "--set", f"batch_size={TINY['batch_size']}"]
+
+
+def write_data(directory: Path, name: str = "pointmaze-umaze", seed: int = 0) -> Path:
+    """A file of 40 random steps that fits the PointMaze; its name decides whether the environment is known."""
+    random = np.random.default_rng(seed)
+    path = directory / f"{name}.npz"
+    np.savez(
+        path,
+        observations=random.normal(size=(40, 4)).astype(np.float32),
+        actions=random.uniform(-1, 1, (40, 2)).astype(np.float32),
+        rewards=random.uniform(size=40).astype(np.float32),
+        terminals=np.zeros(40, bool),
+        timeouts=np.arange(40) % 10 == 9,
+    )
+    return path
