@@ -15,14 +15,14 @@ SETTINGS = {
 FLAGS = ["--set", "policy_hidden=8", "--set", f"batch_size={TINY['batch_size']}"]
 
 
-def write_data(directory: Path, name: str = "pointmaze-umaze", seed: int = 0) -> Path:
-    """A file of 40 random steps that fits the PointMaze; its name decides whether the environment is known."""
-    random = np.random.default_rng(seed)
+def write_data(directory: Path, name: str = "pointmaze-umaze", sizes: tuple[int, int] = (4, 2)) -> Path:
+    """A file of 40 random steps, by default with the PointMaze's sizes; its name says which environment is meant."""
+    random = np.random.default_rng(0)
     path = directory / f"{name}.npz"
     np.savez(
         path,
-        observations=random.normal(size=(40, 4)).astype(np.float32),
-        actions=random.uniform(-1, 1, (40, 2)).astype(np.float32),
+        observations=random.normal(size=(40, sizes[0])).astype(np.float32),
+        actions=random.uniform(-1, 1, (40, sizes[1])).astype(np.float32),
         rewards=random.uniform(size=40).astype(np.float32),
         terminals=np.zeros(40, bool),
         timeouts=np.arange(40) % 10 == 9,

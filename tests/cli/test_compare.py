@@ -103,6 +103,33 @@ def test_mistakes_are_one_sentence_and_leave_nothing(data, tmp_path, capsys, arg
     assert not (tmp_path / "out").exists()
 
 
+def test_the_papers_table_is_listed_and_present_data_is_run(tmp_path, capsys):
+    place, out = tmp_path / "data", tmp_path / "out"
+    place.mkdir()
+    given = ["paper", "--data-dir", place, "--out", out, "--steps", 20, "--seeds", 1, "--episodes", 1, "--no-report"]
+    assert main(["compare", *map(str, given)]) == 0
+    printed = capsys.readouterr().out
+    rows = [line.split() for line in printed.splitlines() if " absent " in line]
+    assert len(rows) == 23
+    assert rows[0] == ["antmaze-umaze", "absent", "87.5", "±", "1.1", "62.5", "±", "2.3", "78.9", "74.0", "56.0"]
+    assert "The data differ" in printed
+    assert "0 of 23 datasets are here" in printed
+    assert main(["compare", *map(str, given), "--run"]) == 1
+    assert "none of the paper's 23 datasets" in capsys.readouterr().err
+
+    write_data(place, "hopper-medium", sizes=(11, 3))
+    assert compare(*given, "--algorithms", "bc", "--json") == 0
+    tasks = json.loads(capsys.readouterr().out)["tasks"]
+    (hopper,) = [task for task in tasks if task["files"]]
+    assert hopper["name"] == "hopper-medium"
+    assert hopper["paper"]["vem"] == {"mean": 56.6, "std": 2.3}
+    assert -5 < hopper["ours"]["bc"]["mean"] < 20
+    assert main(["compare", *map(str, given)]) == 0
+    (row,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("hopper-medium ")]
+    assert row[:2] == ["hopper-medium", "here"]
+    assert float(row[-1]) == pytest.approx(hopper["ours"]["bc"]["mean"], abs=0.06)
+
+
 def test_steps_and_settings_by_method():
     assert parse_steps("vem=5,9", ["vem", "bc"]) == {"vem": 5, "bc": 9}
     assert parse_steps("vem=5", ["vem", "bc"]) == {"vem": 5, "bc": 100_000}

@@ -16,10 +16,14 @@ EXAMPLES = """examples:
   vem compare pointmaze-umaze --algorithms vem,bc,iql --steps 10000
   vem compare door-human pen-human --data-dir ~/data --algorithms vem,bc,iql --seeds 3 --jobs 2
   vem compare logs.hdf5 --algorithms vem,bc --steps vem=100000,bc=50000 --set vem:expectile=0.5
+  vem compare paper --data-dir ~/data                the paper's table, what data is here, and our scores beside it
+  vem compare paper --data-dir ~/data --run --jobs 2
 
 The same command goes on after Ctrl-C, a crash or a failure: finished cells are never run again.
 """
 MARKS = {"best": " *", "close": " ≈", "": "  "}
+STOPPED = 130
+"""The exit code of a command that a signal stopped."""
 SAME_COMMAND = "the same command goes on from here"
 
 
@@ -34,7 +38,8 @@ def register(verbs: Any) -> None:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("datasets", nargs="+", metavar="DATA", help="a file (.hdf5, .npz), a benchmark name, or minari:ID")
+    add("datasets", nargs="+", metavar="DATA", help="a file, a benchmark name, minari:ID; or paper")
+    add("--run", action="store_true", dest="run_present", help="with paper: run the datasets that are present")
     add("--algorithms", default=None, metavar="A,B,…", help="the methods (default: vem,bc,iql)")
     add("--seeds", default="3", metavar="N|A,B,…", help="how many seeds, or which (default: 3)")
     add("--steps", default="100000", metavar="N|A=N,…", help="updates of each policy, by method (default: 100000)")
@@ -53,7 +58,7 @@ def register(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what is left of the cells, print the table and write the report."""
-    from vem.comparison import check_cells, read_failure, read_results
+    from vem.comparison import read_results
     from vem.errors import SettingsError
 
     for name in ("jobs", "episodes", "evaluate_every"):
@@ -62,27 +67,43 @@ def run(options: argparse.Namespace) -> int:
     if options.cores is not None:
         return _run_as_job(options)
     say = lambda text: print(text, file=sys.stderr if options.json else sys.stdout, flush=True)
+    if options.datasets == ["paper"]:
+        from vem.cli import paper
+
+        return paper.run(options, say)
     cells = cells_of(options, options.datasets, (options.algorithms or "vem,bc,iql").split(","))
-    states = check_cells(cells, options.episodes)
-    left = [cell for cell in cells if states[cell.name] != "done"]
-    say(f"{len(left)} of {len(cells)} cells in {options.out} are left to do")
-    if run_cells(left, options, say):
-        say(f"stopped and saved; {SAME_COMMAND}")
-        return 130
+    code, report = finish_cells(cells, options, say)
+    if code == STOPPED:
+        return code
     results = read_results(cells)
-    report = None if options.no_report else _write_report(results, Path(options.out) / "report", say)
     if options.json:
         print(json.dumps({"cells": [_facts(result) for result in results], "report": report}, indent=2))
     else:
         print_results(results, options.episodes)
         if report:
             print(f"report: {report}")
-    failed = [cell for cell in cells if read_failure(cell) is not None]
-    for cell in failed:
-        print(f"{cell.name} failed: {read_failure(cell)}", file=sys.stderr)
-    if failed:
-        print(f"{len(failed)} of {len(cells)} cells failed; once mended, {SAME_COMMAND}", file=sys.stderr)
-    return 1 if failed else 0
+    return code
+
+
+def finish_cells(
+    cells: Sequence[Cell], options: argparse.Namespace, say: Callable[[str], None]
+) -> tuple[int, str | None]:
+    """Run what is left of the cells and write the report: the exit code, and the page if there is one."""
+    from vem.comparison import check_cells, read_failure, read_results
+
+    states = check_cells(cells, options.episodes)
+    left = [cell for cell in cells if states[cell.name] != "done"]
+    say(f"{len(left)} of {len(cells)} cells in {options.out} are left to do")
+    if run_cells(left, options, say):
+        say(f"stopped and saved; {SAME_COMMAND}")
+        return STOPPED, None
+    report = None if options.no_report else _write_report(read_results(cells), Path(options.out) / "report", say)
+    failures = {cell.name: error for cell in left if (error := read_failure(cell)) is not None}
+    for name, error in failures.items():
+        print(f"{name} failed: {error}", file=sys.stderr)
+    if failures:
+        print(f"{len(failures)} of {len(cells)} cells failed; once mended, {SAME_COMMAND}", file=sys.stderr)
+    return 1 if failures else 0, report
 
 
 def cells_of(options: argparse.Namespace, datasets: Sequence[str], algorithms: Sequence[str]) -> list[Cell]:
@@ -109,7 +130,7 @@ def run_cells(cells: Sequence[Cell], options: argparse.Namespace, say: Callable[
         from vem.cli.jobs import run_jobs
 
         return run_jobs(cells, options.jobs, lambda cell, cores: _job_arguments(cell, options, cores), say)
-    return any(_run_here(cell, options, say) == 130 for cell in cells)
+    return any(_run_here(cell, options, say) == STOPPED for cell in cells)
 
 
 def _run_here(
@@ -135,10 +156,10 @@ def _run_here(
         say(f"{cell.name}: failed: {error}")
         return 1
     except KeyboardInterrupt:
-        return 130
+        return STOPPED
     if is_finished:
         say(f"{cell.name}: done")
-    return 0 if is_finished else 130
+    return 0 if is_finished else STOPPED
 
 
 def _run_as_job(options: argparse.Namespace) -> int:
