@@ -28,6 +28,7 @@ class AWRSettings:
     decay: float = setting(0.95, "λ of the returns; 1: Monte-Carlo", "share")
     discount: float = setting(0.99, "γ", "discount")
     updates_per_refresh: int = setting(1000, "updates between two refreshes of the returns", "positive")
+    value_unit: float | None = setting(None, "the critic predicts V in this unit; none: 1/(1−γ)", "positive")
     value_hidden: tuple[int, ...] = setting((128, 64), "hidden layers of the critic", "positive")
     policy_hidden: tuple[int, ...] = setting((128, 64), "hidden layers of the actor", "positive")
     policy_std: float = setting(0.4, "σ of the policy, fixed", "positive")
@@ -44,7 +45,7 @@ class AWRState(NamedTuple):
     """Networks, their optimisers and the swept settings."""
 
     critic: Network
-    """One V network, in units of 1/(1−γ); leading axis 1."""
+    """One V network, in ``value_unit``; leading axis 1."""
     actor: Network
     value_optimiser: Any
     policy_optimiser: Any
@@ -63,8 +64,8 @@ def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
     """AWR for data of the given sizes."""
     value_optimiser = optax.sgd(settings.value_rate, settings.momentum)
     policy_optimiser = optax.sgd(settings.policy_rate, settings.momentum)
-    # The critic predicts (1−γ)·V, of the reward's own size: plain gradient descent needs targets of order 1.
-    unit = 1 / (1 - settings.discount)
+    # Plain gradient descent needs targets of order 1; (1−γ)·V is of the reward's own size.
+    unit = settings.value_unit or 1 / (1 - settings.discount)
     log_std = math.log(settings.policy_std)
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> AWRState:

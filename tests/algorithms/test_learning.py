@@ -1,0 +1,80 @@
+"""Learning on a walk along a line (tests/chain.py): who finds the way where recordings must be joined."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from chain import reaches_goal, record
+from vem.algorithms import METHODS
+from vem.api import train
+
+VEM = {
+    "expectile": 0.9,
+    "discount": 0.9,
+    "effective_sample": 0.2,
+    "updates_per_refresh": 50,
+    "target_rate": 0.05,
+    "value_rate": 1e-3,
+    "policy_rate": 3e-3,
+}
+
+
+def learn(name, dataset, steps, tmp_path, **settings):
+    """Two seeds of a method with small networks."""
+    fields = [field.name for field in dataclasses.fields(METHODS[name].settings)]
+    hidden = {field: (32, 32) for field in fields if field.endswith("_hidden")}
+    run = train(dataset, name, seeds=2, steps=steps, out=tmp_path / "run", batch_size=64, **hidden, **settings)
+    return run.policies
+
+
+@pytest.fixture(scope="module")
+def to_join():
+    """Four steps an episode, 30 % of them toward the goal: no recording leads from the left to the reward."""
+    dataset = record(300, share_right=0.3, num_steps=4)
+    starts, ends = dataset.observations[dataset.episode_starts, 0], dataset.observations[dataset.episode_ends, 0]
+    assert np.abs(ends - starts).max() < 0.5
+    return dataset
+
+
+def test_cloning_fails_where_most_recordings_walk_away(to_join, tmp_path):
+    policies = learn("bc", to_join, 1000, tmp_path)
+    assert not any(reaches_goal(policy) for policy in policies)
+
+
+def test_vem_joins_recordings(to_join, tmp_path):
+    policies = learn("vem", to_join, 600, tmp_path, **VEM)
+    assert all(reaches_goal(policy) for policy in policies)
+    values = policies[0].value(np.asarray([[0.1], [0.3], [0.5], [0.7], [0.9]], np.float32))
+    assert (np.diff(values) > 0).all()
+
+
+@pytest.mark.parametrize(("steps", "succeeds"), [(600, False), (3000, True)])
+def test_one_step_targets_learn_the_same_slowly(to_join, tmp_path, steps, succeeds):
+    policies = learn("vem-1step", to_join, steps, tmp_path, **VEM)
+    assert [reaches_goal(policy) for policy in policies] == [succeeds] * 2
+
+
+def test_monte_carlo_selection_cannot_join_recordings(to_join, tmp_path):
+    policies = learn("bail", to_join, 1000, tmp_path, discount=0.9)
+    assert not any(reaches_goal(policy) for policy in policies)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("bc", {}),
+        ("awr", {"policy_rate": 1e-2}),
+        ("bail", {}),
+        ("iql", {}),
+        ("td3bc", {}),
+        pytest.param("bcq", {}, marks=pytest.mark.slow),
+        pytest.param("bcq-em", {}, marks=pytest.mark.slow),
+        pytest.param("cql", {"policy_rate": 1e-3}, marks=pytest.mark.slow),
+    ],
+)
+def test_every_method_follows_an_expert(name, settings, tmp_path):
+    policies = learn(name, record(100, share_right=1.0, num_steps=12), 500, tmp_path, **settings)
+    assert all(reaches_goal(policy) for policy in policies)

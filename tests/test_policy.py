@@ -1,0 +1,136 @@
+"""Each kind of policy, worked by hand or against its definition; files that are not policies."""
+
+import numpy as np
+import pytest
+
+from vem.checkpoints import write_tensors
+from vem.errors import RunError
+from vem.policy import ACTORS, FORMAT, VERSION, Policy, load_policy, make_policy
+
+BOUNDS = (np.asarray([-2.0]), np.asarray([4.0]))
+NORMALISER = (np.asarray([1.0]), np.asarray([2.0]))
+
+
+def layer(weight, bias):
+    return {"weight": np.asarray(weight, np.float32), "bias": np.asarray(bias, np.float32)}
+
+
+def make(kind, **parameters):
+    return make_policy(kind, {**parameters, "value_unit": np.asarray(10.0, np.float32)}, BOUNDS, NORMALISER, {})
+
+
+@pytest.fixture
+def gaussian():
+    critics = [layer([[[1.0]], [[3.0]]], [[0.0], [0.0]])]
+    return make("gaussian", actor=[layer([[1.0]], [0.0])], log_std=np.zeros(1, np.float32), critics=critics)
+
+
+@pytest.fixture
+def tanh_gaussian():
+    bounds = np.asarray([-20.0, 2.0], np.float32)
+    return make("tanh-gaussian", actor=[layer([[1.0, 0.0]], [0.0, 5.0])], log_std_bounds=bounds)
+
+
+def bcq_policy(num_actions=7):
+    """Generates tanh(latent), moves it by +0.1, prefers the largest action."""
+    return make(
+        "bcq",
+        decoder=[layer([[0.0], [1.0]], [0.0])],
+        perturbation=[layer([[0.0], [0.0]], [50.0])],
+        chooser=[layer([[0.0], [1.0]], [0.0])],
+        limit=np.asarray(0.1, np.float32),
+        num_actions=np.asarray(num_actions, np.int32),
+    )
+
+
+def test_mean_action_is_normalised_squashed_and_scaled(gaussian):
+    # (3 − 1)/2 = 1; the bounds −2 and 4 have middle 1 and half width 3
+    assert gaussian.act(np.asarray([3.0]))[0] == pytest.approx(1 + 3 * np.tanh(1), rel=1e-6)
+    assert gaussian.act(np.asarray([[3.0], [1.0]])).shape == (2, 1)
+
+
+def test_value_is_the_mean_of_critics_in_the_recorded_unit(gaussian):
+    assert gaussian.value(np.asarray([3.0])) == pytest.approx(10 * (1 + 3) / 2)
+    assert gaussian.value(np.asarray([[3.0], [1.0]])).tolist() == pytest.approx([20.0, 0.0])
+
+
+def test_samples_follow_the_key_and_stay_within_bounds(gaussian):
+    observations = np.full((500, 1), 3.0)
+    samples = gaussian.act(observations, key=0)
+    assert np.array_equal(samples, gaussian.act(observations, key=0))
+    assert not np.array_equal(samples, gaussian.act(observations, key=1))
+    assert samples.std() > 0.5
+    assert samples.min() >= -2
+    assert samples.max() <= 4
+
+
+def test_deterministic_policies_ignore_the_key():
+    policy = make("deterministic", actor=[layer([[1.0]], [0.0])])
+    assert np.array_equal(policy.act(np.asarray([2.0])), policy.act(np.asarray([2.0]), key=4))
+    assert not policy.has_value
+    with pytest.raises(RunError, match="no state values"):
+        policy.value(np.asarray([2.0]))
+
+
+def test_tanh_gaussian_acts_by_its_mean_and_samples_with_clipped_deviation(tanh_gaussian):
+    assert tanh_gaussian.act(np.asarray([3.0]))[0] == pytest.approx(1 + 3 * np.tanh(1), rel=1e-6)
+    samples = (tanh_gaussian.act(np.full((4000, 1), 1.0), key=0) - 1) / 3
+    free = np.arctanh(np.clip(samples, -0.999999, 0.999999))
+    # log σ = 5 is clipped to 2: half of the draws of N(0, e²) lie within 0.674·e² of 0
+    assert np.median(np.abs(free)) == pytest.approx(0.674 * np.exp(2), rel=0.1)
+
+
+def test_bcq_takes_the_best_of_its_candidates():
+    latents = np.clip(np.random.default_rng(0).standard_normal((7, 1), dtype=np.float32), -0.5, 0.5)
+    best = np.tanh(latents).max() + 0.1
+    policy = bcq_policy()
+    actions = policy.act(np.asarray([[3.0], [-5.0]]))
+    np.testing.assert_allclose(actions, 1 + 3 * best, rtol=1e-5)
+    many = bcq_policy(num_actions=1).act(np.full((200, 1), 3.0), key=0)
+    assert many.std() > 0.1, "with a key every observation has latents of its own"
+
+
+@pytest.mark.parametrize("observations", [np.zeros(2), np.zeros((3, 2)), np.zeros((1, 1, 1)), np.asarray([np.nan])])
+def test_refuses_observations_it_cannot_read(gaussian, observations):
+    with pytest.raises(RunError):
+        gaussian.act(observations)
+
+
+def test_save_and_load(gaussian, tmp_path):
+    path = tmp_path / "policy.safetensors"
+    Policy(gaussian.kind, gaussian.tensors, {"algorithm": "vem", "seed": 3}).save(path)
+    loaded = load_policy(path)
+    assert loaded.info == {"algorithm": "vem", "seed": 3}
+    assert np.array_equal(loaded.act(np.asarray([0.3])), gaussian.act(np.asarray([0.3])))
+    assert loaded.value(np.asarray([0.3])) == gaussian.value(np.asarray([0.3]))
+    assert load_policy(tmp_path).info == loaded.info
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ({"format": "other", "version": VERSION, "kind": "gaussian"}, "not a vem policy"),
+        ({"format": FORMAT, "version": 99, "kind": "gaussian"}, "version 99"),
+        ({"format": FORMAT, "version": VERSION, "kind": "mystery"}, "mystery"),
+        ({"format": FORMAT, "version": VERSION, "kind": "gaussian"}, "lacks action_high"),
+    ],
+)
+def test_refuses_files_that_are_not_its_own(tmp_path, header, message):
+    path = tmp_path / "policy.safetensors"
+    write_tensors(path, {"action_low": np.zeros(1, np.float32)}, header)
+    with pytest.raises(RunError, match=message):
+        load_policy(path)
+
+
+def test_refuses_absent_and_damaged_files(tmp_path, gaussian):
+    with pytest.raises(RunError, match="no policy file"):
+        load_policy(tmp_path / "absent.safetensors")
+    path = tmp_path / "policy.safetensors"
+    gaussian.save(path)
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(RunError):
+        load_policy(path)
+
+
+def test_every_kind_has_an_actor():
+    assert set(ACTORS) == {"gaussian", "deterministic", "tanh-gaussian", "bcq"}
