@@ -78,7 +78,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_tensors(path: Path, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> None:
     """Write a safetensors file with ``header`` as JSON in its metadata."""
-    contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    contiguous = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
     text = json.dumps({**header, "crc32": _checksum(contiguous)}, allow_nan=False)
     write_file(path, save(contiguous, metadata={"vem": text}))
 
