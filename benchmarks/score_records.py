@@ -1,0 +1,147 @@
+"""Compact records of evaluated runs: what a score depends on and what was measured, without this machine's paths."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from vem.algorithms import METHODS
+from vem.evaluation import read_records
+from vem.experiment import read_config
+from vem.scores import TASKS
+
+RECORDS = Path(__file__).resolve().parent / "results" / "scores"
+RECORD_VERSION = 1
+
+Record = dict[str, Any]
+
+
+def collect(directories: Iterable[Path], out: Path = RECORDS) -> list[Path]:
+    """Write a record of every evaluated run in or below the directories and return the files."""
+    written = []
+    for directory in directories:
+        runs = [directory] if (directory / "config.json").exists() else [p.parent for p in _configs(directory)]
+        for run in runs:
+            record = make_record(run)
+            if record is None:
+                print(f"{run}: left out; it is not evaluated at its end, or is a sweep")
+                continue
+            path = out / f"{record['dataset']}-{column_of(record).replace(' ', '-')}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(to_text(record), encoding="utf-8")
+            written.append(path)
+    return written
+
+
+def _configs(directory: Path) -> list[Path]:
+    return sorted(directory.rglob("config.json"))
+
+
+def make_record(run: Path) -> Record | None:
+    """What a run depended on and gave; None without an evaluation of its final policies."""
+    config, facts = read_config(run)
+    try:
+        summary = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    if summary["updates"] != config.num_updates or len(summary["groups"]) != 1:
+        return None
+    data, group = facts["data"], summary["groups"][0]
+    episodes = [e for e in read_records(run) if e.updates == config.num_updates]
+    members = summary["members"]
+    return {
+        "version": RECORD_VERSION,
+        "dataset": data["name"],
+        "algorithm": config.algorithm,
+        "preset": config.preset,
+        "seeds": list(config.seeds),
+        "num_updates": config.num_updates,
+        "settings": config.settings,
+        "data": {
+            "source": data["source"] if data["source"].startswith("minari:") else Path(data["source"]).name,
+            "sha256": data["sha256"],
+            "num_rows": data["num_rows"],
+            "rules": {**data["rules"], **config.rules},
+            "recipe": data["metadata"].get("recipe"),
+        },
+        "packages": {**facts["packages"], **_simulator()},
+        "training_seconds": training_seconds(run),
+        "evaluation": {
+            **{name: summary[name] for name in ("environment", "references", "num_episodes", "seed", "actions")},
+            "members": {name: _rounded(_without(row, "first_error")) for name, row in members.items()},
+            "over_seeds": {
+                name: _rounded(spread)
+                for name, spread in group.items()
+                if name not in ("settings", "members") and spread is not None
+            },
+            "returns": {
+                name: [_round(e.episode_return) for e in episodes if e.member == name and e.episode_return is not None]
+                for name in members
+            },
+        },
+    }
+
+
+def _simulator() -> dict[str, str]:
+    """What the run's config does not say: where its policies were evaluated."""
+    names = ("mujoco", "gymnasium", "gymnasium-robotics")
+    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in names}}
+
+
+def training_seconds(run: Path) -> float | None:
+    """Wall-clock seconds of all stretches of training, evaluation on the way included."""
+    path = run / "metrics.jsonl"
+    if not path.exists():
+        return None
+    total = last = 0.0
+    for line in path.read_text(encoding="utf-8").splitlines():
+        seconds = json.loads(line)["seconds"]
+        if seconds < last:  # resumed: the clock began anew
+            total += last
+        last = seconds
+    return round(total + last, 1)
+
+
+def read_all(directory: Path = RECORDS) -> list[Record]:
+    """The records, in the order of the paper's tasks and of the methods."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(directory.glob("*.json"))]
+    tasks, methods = list(TASKS), list(METHODS)
+
+    def place(record: Record) -> tuple[int, str, int, str]:
+        name, method = record["dataset"], record["algorithm"]
+        return index(tasks, name), name, index(methods, method), record["preset"]
+
+    return sorted(records, key=place)
+
+
+def column_of(record: Record) -> str:
+    """The name of a record's method in tables: with its preset, unless it is the default."""
+    return record["algorithm"] if record["preset"] == "default" else f"{record['algorithm']} {record['preset']}"
+
+
+def to_text(record: Record) -> str:
+    """JSON with one line for each list of numbers."""
+    text = json.dumps(record, indent=1, allow_nan=False)
+    return re.sub(r"\[\s+([^][{}]*?)\s+\]", lambda match: f"[{' '.join(match[1].split())}]", text) + "\n"
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: [*map(_round, v)] if isinstance(v, list) else _round(v) for name, v in row.items()}
+
+
+def _round(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _without(row: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != name}
+
+
+def index(names: list[str], name: str) -> int:
+    """The place of a name among known ones; unknown ones come last."""
+    return names.index(name) if name in names else len(names)

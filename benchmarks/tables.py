@@ -1,0 +1,210 @@
+"""Records of measured scores, and the tables in the documents that are made from them.
+
+    python benchmarks/tables.py collect runs/compare      run directories → benchmarks/results/scores/*.json
+    python benchmarks/tables.py write                     those records → the tables of docs/results.md and README.md
+
+The parts of a document between <!-- NAME --> and <!-- /NAME --> are made anew; the rest is prose.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from score_records import Record, collect, column_of, index, read_all
+from vem.algorithms import METHODS
+from vem.comparison import mark_best
+from vem.scores import TASKS
+from vem.statistics import Spread
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = (ROOT / "docs" / "results.md", ROOT / "README.md")
+README_METHODS = ("vem", "bc", "iql", "awr", "bail")
+NOTHING = "No measurement is recorded yet."
+
+
+def write(documents: Iterable[Path] = DOCUMENTS, records: Sequence[Record] | None = None) -> list[Path]:
+    """Fill the marked parts of the documents that exist and return those that changed."""
+    records = read_all() if records is None else records
+    changed = []
+    for path in documents:
+        if path.exists() and (new := filled(old := path.read_text(encoding="utf-8"), records)) != old:
+            path.write_text(new, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def filled(text: str, records: Sequence[Record]) -> str:
+    """The text with every marked part made anew from the records."""
+    for name, make in PARTS.items():
+        content = make(records) if records else NOTHING
+        pattern = re.compile(f"(<!-- {name} -->).*?(<!-- /{name} -->)", re.DOTALL)
+        text = pattern.sub(lambda match, content=content: f"{match[1]}\n\n{content}\n\n{match[2]}", text)
+    return text
+
+
+def score_table(records: Sequence[Record]) -> str:
+    """All methods, ablations apart: mean ± std over seeds, and the interval of the measurement."""
+    return _scores([r for r in records if METHODS[r["algorithm"]].ablates is None], with_interval=True)
+
+
+def ablation_table(records: Sequence[Record]) -> str:
+    """VEM beside its ablations, on the datasets that have some."""
+    ablated = {r["dataset"] for r in records if METHODS[r["algorithm"]].ablates}
+    chosen = [
+        r for r in records if r["dataset"] in ablated and "vem" in (r["algorithm"], METHODS[r["algorithm"]].ablates)
+    ]
+    return _scores(chosen, with_interval=True) if chosen else NOTHING
+
+
+def readme_table(records: Sequence[Record]) -> str:
+    """The methods most users choose between, beside the paper's VEM."""
+    return _scores([r for r in records if column_of(r) in README_METHODS], with_interval=False, paper=("vem",))
+
+
+def paper_table(records: Sequence[Record]) -> str:
+    """Every method of the paper's table: ours, then the paper's."""
+    default = {(r["dataset"], r["algorithm"]): r for r in records if r["preset"] == "default"}
+    methods = [m for m in ("vem", "bail", "bcq", "cql", "awr") if any(key[1] == m for key in default)]
+    datasets = [d for d in _unique(r["dataset"] for r in records) if d in TASKS and TASKS[d].paper_scores]
+    rows = []
+    for dataset in datasets:
+        row = [dataset]
+        for method in methods:
+            ours, paper = default.get((dataset, method)), TASKS[dataset].paper_scores.get(method)
+            row += ["" if ours is None else _mean_std(_score(ours)), _paper_text(paper)]
+        rows.append(row)
+    return _table(["dataset", *(f"{m}, {who}" for m in methods for who in ("ours", "paper"))], rows)
+
+
+def value_table(records: Sequence[Record]) -> str:
+    """V − G over all steps of the evaluated episodes, for the methods with state values."""
+    having = [r for r in records if "value_error" in r["evaluation"]["over_seeds"]]
+    if not having:
+        return NOTHING
+    return _grid(having, lambda r: _spread_text(Spread(**r["evaluation"]["over_seeds"]["value_error"]), _short))
+
+
+def data_table(records: Sequence[Record]) -> str:
+    """The files that were trained on, and how they were made."""
+    rows = []
+    for dataset in _unique(r["dataset"] for r in records):
+        data = next(r["data"] for r in records if r["dataset"] == dataset)
+        rows.append([dataset, f"{data['num_rows']:,}", data["recipe"] or "", f"`{data['sha256'][:12]}`"])
+    header = ["dataset", "rows read", "how the file says it was made", "sha256 of the rows"]
+    return _table(header, rows)
+
+
+def run_table(records: Sequence[Record]) -> str:
+    """What each run took: updates, seeds, episodes, time."""
+    rows = [
+        [
+            r["dataset"],
+            column_of(r),
+            f"{r['num_updates']:,}",
+            str(len(r["seeds"])),
+            str(r["evaluation"]["num_episodes"]),
+            "" if r["training_seconds"] is None else f"{r['training_seconds'] / 60:.1f}",
+            str(sum(row["num_failed"] for row in r["evaluation"]["members"].values())),
+        ]
+        for r in records
+    ]
+    header = ["dataset", "method", "updates", "seeds", "episodes a seed", "training minutes", "failed episodes"]
+    return _table(header, rows)
+
+
+PARTS: dict[str, Callable[[Sequence[Record]], str]] = {
+    "results": readme_table,
+    "scores": score_table,
+    "paper": paper_table,
+    "ablations": ablation_table,
+    "values": value_table,
+    "data": data_table,
+    "runs": run_table,
+}
+"""Name of a marked part → what fills it."""
+
+
+def _scores(records: Sequence[Record], with_interval: bool, paper: Sequence[str] = ()) -> str:
+    """Datasets × methods, the best bold and those within its interval marked."""
+    marks: dict[int, str] = {}
+    for dataset in _unique(r["dataset"] for r in records):
+        row = [r for r in records if r["dataset"] == dataset and _score(r) is not None]
+        found = mark_best([spread for r in row if (spread := _score(r)) is not None])
+        marks |= {id(r): mark for r, mark in zip(row, found, strict=True)}
+
+    def text(record: Record) -> str:
+        shown = _mean_std(_score(record), is_bold=marks.get(id(record)) == "best")
+        interval = (spread := _score(record)) and spread.interval
+        ends = f" ({interval[0]:.1f} to {interval[1]:.1f})" if with_interval and interval else ""
+        return shown + ends + (" ≈" if marks.get(id(record)) == "close" else "")
+
+    extra = {
+        f"{m}, paper": lambda d, m=m: _paper_text(TASKS[d].paper_scores.get(m)) if d in TASKS else "" for m in paper
+    }
+    return _grid(records, text, extra)
+
+
+def _grid(
+    records: Sequence[Record], text: Callable[[Record], str], extra: dict[str, Callable[[str], str]] | None = None
+) -> str:
+    methods = list(METHODS)
+    columns = sorted(_unique(map(column_of, records)), key=lambda column: (index(methods, column.split()[0]), column))
+    by_place = {(r["dataset"], column_of(r)): text(r) for r in records}
+    rows = [
+        [d, *(by_place.get((d, column), "") for column in columns), *(make(d) for make in (extra or {}).values())]
+        for d in _unique(r["dataset"] for r in records)
+    ]
+    return _table(["dataset", *columns, *(extra or {})], rows)
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    numeric = [all(re.match(r"[-*\d]|$", row[i]) for row in rows) for i in range(len(header))]
+    lines = [header, ["---:" if is_number else "---" for is_number in numeric], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _score(record: Record) -> Spread | None:
+    over_seeds = record["evaluation"]["over_seeds"]
+    found = over_seeds.get("score") or over_seeds.get("return")
+    return Spread(**found) if found else None
+
+
+def _mean_std(spread: Spread | None, is_bold: bool = False) -> str:
+    return "" if spread is None else _spread_text(spread, lambda number: f"{number:.1f}", is_bold)
+
+
+def _spread_text(spread: Spread, shown: Callable[[float], str], is_bold: bool = False) -> str:
+    mean = f"**{shown(spread.mean)}**" if is_bold else shown(spread.mean)
+    return mean if spread.std is None else f"{mean} ± {shown(spread.std)}"
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.2g}"
+
+
+def _paper_text(score: Any) -> str:
+    return "" if score is None else _mean_std(Spread(score.mean, score.std, score.mean, None))
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    collecting = verbs.add_parser("collect", help="run directories → records")
+    collecting.add_argument("directories", nargs="+", type=Path)
+    verbs.add_parser("write", help="records → tables")
+    options = parser.parse_args()
+    paths = collect(options.directories) if options.verb == "collect" else write()
+    for path in paths:
+        print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
