@@ -9,6 +9,7 @@ The parts of a document between <!-- NAME --> and <!-- /NAME --> are made anew; 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from vem.statistics import Spread
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = (ROOT / "docs" / "results.md", ROOT / "README.md")
+PEERS = ROOT / "benchmarks" / "results" / "peers.json"
 README_METHODS = ("vem", "bc", "iql", "awr", "bail")
 NOTHING = "No measurement is recorded yet."
 
@@ -40,7 +42,7 @@ def write(documents: Iterable[Path] = DOCUMENTS, records: Sequence[Record] | Non
 def filled(text: str, records: Sequence[Record]) -> str:
     """The text with every marked part made anew from the records."""
     for name, make in PARTS.items():
-        content = make(records) if records else NOTHING
+        content = make(records) or NOTHING
         pattern = re.compile(f"(<!-- {name} -->).*?(<!-- /{name} -->)", re.DOTALL)
         text = pattern.sub(lambda match, content=content: f"{match[1]}\n\n{content}\n\n{match[2]}", text)
     return text
@@ -57,7 +59,7 @@ def ablation_table(records: Sequence[Record]) -> str:
     chosen = [
         r for r in records if r["dataset"] in ablated and "vem" in (r["algorithm"], METHODS[r["algorithm"]].ablates)
     ]
-    return _scores(chosen, with_interval=True) if chosen else NOTHING
+    return _scores(chosen, with_interval=True)
 
 
 def readme_table(records: Sequence[Record]) -> str:
@@ -83,8 +85,6 @@ def paper_table(records: Sequence[Record]) -> str:
 def value_table(records: Sequence[Record]) -> str:
     """V − G over all steps of the evaluated episodes, for the methods with state values."""
     having = [r for r in records if "value_error" in r["evaluation"]["over_seeds"]]
-    if not having:
-        return NOTHING
     return _grid(having, lambda r: _spread_text(Spread(**r["evaluation"]["over_seeds"]["value_error"]), _short))
 
 
@@ -116,6 +116,30 @@ def run_table(records: Sequence[Record]) -> str:
     return _table(header, rows)
 
 
+def speed_table(path: Path = PEERS) -> str:
+    """Updates per second of every method, beside d3rlpy's, and the share of the machine's matrix rate."""
+    methods = json.loads(path.read_text(encoding="utf-8"))["methods"] if path.exists() else {}
+    rows = []
+    for name, figures in methods.items():
+        rate, ratio = figures["updates_per_second"], figures.get("times_d3rlpy", {})
+        peer = figures.get("d3rlpy_updates_per_second")
+        stages = figures["stages"].values()
+        rows.append(
+            [
+                name,
+                f"{rate['one_seed']:,.0f}",
+                f"{rate['3_seeds']:,.0f}",
+                "" if peer is None else f"{peer:,.0f}",
+                "" if peer is None else f"{ratio['3_seeds']:.1f}",
+                " / ".join(f"{100 * stage['share_of_sgemm']['3_seeds']:.0f}" for stage in stages),
+                " / ".join(f"{stage['done_over_needed']:.2f}" for stage in stages),
+            ]
+        )
+    ours = ["updates/s, one seed", "updates/s, three seeds together"]
+    peers = ["d3rlpy, updates/s", "ours with three seeds ÷ d3rlpy"]
+    return _table(["method", *ours, *peers, "% of sgemm", "arithmetic done ÷ needed"], rows)
+
+
 PARTS: dict[str, Callable[[Sequence[Record]], str]] = {
     "results": readme_table,
     "scores": score_table,
@@ -124,6 +148,7 @@ PARTS: dict[str, Callable[[Sequence[Record]], str]] = {
     "values": value_table,
     "data": data_table,
     "runs": run_table,
+    "speed": lambda records: speed_table(),
 }
 """Name of a marked part → what fills it."""
 
@@ -162,6 +187,8 @@ def _grid(
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
+    if not rows:
+        return ""
     numeric = [all(re.match(r"[-*\d]|$", row[i]) for row in rows) for i in range(len(header))]
     lines = [header, ["---:" if is_number else "---" for is_number in numeric], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -70,6 +70,21 @@ def test_tables_by_hand(tables):
     assert "| door-human | vem | 1,000 | 2 | 100 | 1.5 | 3 |" in tables.run_table(records)
 
 
+def test_the_table_of_speeds_by_hand(tables, tmp_path):
+    stage = {"share_of_sgemm": {"3_seeds": 0.314}, "done_over_needed": 1.0}
+    rates = {"one_seed": 400.0, "3_seeds": 1200.4}
+    bail = {"updates_per_second": rates, "stages": {"envelope": stage, "clone": {**stage, "done_over_needed": 1.4}}}
+    iql = {"updates_per_second": rates, "stages": {"joint": stage}, "d3rlpy_updates_per_second": 60.0}
+    iql["times_d3rlpy"] = {"one_seed": 6.7, "3_seeds": 20.0}
+    path = tmp_path / "peers.json"
+    assert tables.speed_table(path) == ""
+    path.write_text(json.dumps({"methods": {"bail": bail, "iql": iql}}))
+    assert tables.speed_table(path).splitlines()[2:] == [
+        "| bail | 400 | 1,200 |  |  | 31 / 31 | 1.00 / 1.40 |",
+        "| iql | 400 | 1,200 | 60 | 20.0 | 31 | 1.00 |",
+    ]
+
+
 def test_only_marked_parts_change(tables, tmp_path):
     path = tmp_path / "page.md"
     path.write_text("before\n<!-- results -->\nold\n<!-- /results -->\nafter\n<!-- other -->kept<!-- /other -->\n")

@@ -150,7 +150,9 @@ def run_cell(
         # Whatever it is, it must not cost the cells that come after it.
         text = str(error) if isinstance(error, VemError) else f"{type(error).__name__}: {error}"
         record_failure(cell, text)
-        raise error if isinstance(error, VemError) else RunError(text) from error
+        if isinstance(error, VemError):
+            raise
+        raise RunError(text) from error
     return True
 
 
