@@ -60,6 +60,20 @@ class EnvironmentSpec:
             ) from error
 
 
+@dataclass(frozen=True)
+class GoalEnvironment:
+    """Makes a maze whose goal is fixed: the one that a recording's rewards were labelled with."""
+
+    name: str
+    goal: tuple[float, float]
+
+    def __call__(self) -> gymnasium.Env:
+        """The environment."""
+        from vem import envs
+
+        return envs.make(self.name, goal=self.goal)
+
+
 def find_target(directory: str | Path, environment: str | None = None) -> RunTarget:
     """How to evaluate the run in ``directory``: in its data's environment, or in ``environment``."""
     from vem.experiment import read_config
@@ -75,7 +89,9 @@ def find_environment(
 ) -> tuple[Environment, str, References | None]:
     """The environment to evaluate in, its name and the reference scores, from the facts of a dataset (DataInfo).
 
-    Minari data has its own environment and references; they are not D4RL's, even where the names look alike.
+    A file that says which one goal its AntMaze rewards were labelled with is evaluated at that goal; otherwise the goal
+    is drawn anew in every episode. Minari data has its own environment and references; they are not D4RL's, even where
+    the names look alike.
     """
     if environment is None and data["source"].startswith("minari:"):
         return _minari_environment(data)
@@ -86,6 +102,10 @@ def find_environment(
     references = References(task.minimum, task.maximum, task.references) if task else None
     name = task.environment if task else name
     assert name is not None, "without a name there is a task"
+    goal = data["metadata"].get("goal", data["metadata"].get("infos/goal"))
+    if environment is None and name.startswith("vem/AntMaze") and isinstance(goal, list | tuple) and len(goal) == 2:
+        x, y = (float(part) for part in goal)
+        return GoalEnvironment(name, (x, y)), f"{name} with its goal at ({x:.2f}, {y:.2f})", references
     return name, name, references
 
 

@@ -23,7 +23,7 @@ class BCSettings:
     policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
     log_std_low: float = setting(-3.0, "bounds of log σ of the policy")
     log_std_high: float = setting(1.0, "")
-    policy_rate: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
+    policy_rate: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
     policy_rate_decay: Literal["cosine", "none"] = setting("cosine", "whether the actor's rate falls to 0 at the end")
     policy_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
     batch_size: int = setting(256, "rows in an update", "positive")

@@ -50,7 +50,7 @@ class VEMSettings:
     schedule: Literal["value-then-policy", "joint"] = setting(
         "value-then-policy", "train values first and the policy after, or both together"
     )
-    value_updates: float = setting(0.4, "share of the updates that go to the values (value-then-policy)", "level")
+    value_updates: float = setting(0.25, "share of the updates that go to the values (value-then-policy)", "level")
     updates_per_refresh: int = setting(200, "updates between two refreshes of the memory", "positive")
     refresh: Literal["rolling", "full"] = setting(
         "rolling", "rolling recomputes as many rows as the updates between two refreshes cost, full all rows"
@@ -64,7 +64,7 @@ class VEMSettings:
     weight: Literal["softmax", "leaky-relu", "exponential"] = setting("softmax", "advantage to regression weight")
     temperature: float = setting(1.0, "of the weights, if effective-sample is none", "positive", sweep=True)
     effective_sample: float | None = setting(
-        0.5,
+        0.1,
         "sets the temperature so that the weights keep this share of the rows; none: use temperature",
         "positive share",
         sweep=True,
@@ -77,7 +77,7 @@ class VEMSettings:
     log_std_low: float = setting(-3.0, "bounds of log σ of the policy")
     log_std_high: float = setting(1.0, "")
     value_rate: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
-    policy_rate: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
+    policy_rate: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
     policy_rate_decay: Literal["cosine", "none"] = setting("cosine", "whether the actor's rate falls to 0 at the end")
     policy_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
     batch_size: int = setting(256, "rows in an update", "positive")
