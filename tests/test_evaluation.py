@@ -271,6 +271,18 @@ def test_the_environment_is_the_datas_own_or_the_given_one():
         find_environment(DATA)
 
 
+def test_antmaze_is_evaluated_at_the_goal_the_rewards_were_labelled_with():
+    data = {**DATA, "name": "antmaze-umaze", "environment": "vem/AntMaze-UMaze-v0", "metadata": {"goal": [1.25, 9.5]}}
+    environment, name, _ = find_environment(data)
+    assert "goal at (1.25, 9.50)" in name
+    assert not isinstance(environment, str)
+    env = environment()
+    for seed in (0, 1):
+        assert env.reset(seed=seed)[1]["goal"] == pytest.approx([1.25, 9.5])
+    env.close()
+    assert find_environment({**data, "metadata": {}})[0] == "vem/AntMaze-UMaze-v0"
+
+
 def test_minari_data_keeps_its_own_references():
     facts = {"environment": "AdroitHandDoor-v1", "ref_min_score": -10.0, "ref_max_score": 20.0}
     data = {**DATA, "name": "D4RL/door/none-v0", "source": "minari:D4RL/door/none-v0", "metadata": facts}

@@ -100,7 +100,7 @@ def _checksum(tensors: dict[str, np.ndarray]) -> int:
     """CRC-32 of all names and numbers: safetensors itself would not notice a flipped bit."""
     total = 0
     for name in sorted(tensors):
-        total = zlib.crc32(tensors[name].reshape(-1).view(np.uint8), zlib.crc32(name.encode(), total))
+        total = zlib.crc32(tensors[name].reshape(-1).view(np.uint8).data, zlib.crc32(name.encode(), total))
     return total
 
 
