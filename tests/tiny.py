@@ -4,7 +4,13 @@ import numpy as np
 
 from vem.data import from_arrays
 
-SMALL = {"value_hidden": (16, 16), "policy_hidden": (16, 16), "batch_size": 32, "updates_per_refresh": 20}
+SMALL = {
+    "value_hidden": (16, 16),
+    "policy_hidden": (16, 16),
+    "batch_size": 32,
+    "updates_per_refresh": 20,
+    "value_updates": 0.4,
+}
 
 
 def tiny_dataset(num_episodes=12, length=15, seed=0, **rules):

@@ -1,10 +1,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from episodes import loop_maximum, random_steps, table_crossed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from episodes import loop_maximum, random_steps, table_crossed
 from vem import memory
 
 maximum = jax.jit(memory.episodic_maximum, static_argnums=2)
