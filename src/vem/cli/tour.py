@@ -11,7 +11,7 @@ from typing import Any
 
 MAZE = "pointmaze-medium"
 NUM_EPISODES = 100
-NUM_UPDATES = {"vem": 12_000, "bc": 6_000}
+NUM_UPDATES = {"vem": 16_000, "bc": 6_000}
 """Cloning has one network of VEM's three and has settled by then."""
 
 NEXT = """what to try next:
@@ -19,7 +19,7 @@ NEXT = """what to try next:
   vem train pointmaze-large --seeds 3                          a longer maze
   vem train --expectile 0.1,0.5,0.9                            what the expectile does
   vem train YOUR_FILE.hdf5 --seeds 3                           your own logs (docs/data.md)
-  vem data describe {maze} --plot maze.png                     look at the data first"""
+  vem data describe {maze} --plot maze.png         look at the data first"""
 
 
 def run(options: argparse.Namespace) -> int:
