@@ -15,6 +15,7 @@ VEM = {
     "expectile": 0.9,
     "discount": 0.9,
     "effective_sample": 0.2,
+    "value_updates": 0.4,
     "updates_per_refresh": 50,
     "target_rate": 0.05,
     "value_rate": 1e-3,

@@ -36,6 +36,8 @@ COMBINATIONS = {
         "advantage": "standardised",
         "clip_quantile": None,
         "target_update": "refresh",
+        "initial_values": "random",
+        "policy_rate_decay": "none",
     },
     "monte-carlo": {
         "plan": "monte-carlo",
@@ -136,6 +138,8 @@ BOTH_READINGS = {
     "discount": (0.99, 0.99),
     "normalise_observations": (False, False),
     "normalise_rewards": (False, False),
+    "initial_values": ("random", "random"),
+    "policy_rate_decay": ("none", "none"),
     "reward_scale": (1.0, 1.0),
     "reward_shift": (0.0, 0.0),
 }
@@ -159,7 +163,13 @@ def test_advantage_is_smallest_return_minus_mean_value():
     rows = put_rows(tiny_dataset())
     spec = Spec(3, 2, rows.rewards.size)
     settings = vem.VEMSettings(
-        plan="one-step", value_hidden=(), policy_hidden=(8,), advantage="raw", clip_quantile=None, effective_sample=None
+        plan="one-step",
+        initial_values="random",
+        value_hidden=(),
+        policy_hidden=(8,),
+        advantage="raw",
+        clip_quantile=None,
+        effective_sample=None,
     )
     algorithm = vem.make(settings, spec, 10)
     swept = {"expectile": jnp.asarray(0.3), "temperature": jnp.asarray(1.0)}
@@ -181,7 +191,9 @@ def test_advantage_is_smallest_return_minus_mean_value():
 def test_groups_of_critics_are_valued_by_their_smaller():
     rows = put_rows(tiny_dataset())
     spec = Spec(3, 2, rows.rewards.size)
-    algorithm = vem.make(vem.VEMSettings(num_critics=4, plan="one-step", value_hidden=()), spec, 10)
+    algorithm = vem.make(
+        vem.VEMSettings(num_critics=4, plan="one-step", value_hidden=(), initial_values="random"), spec, 10
+    )
     swept = {"expectile": jnp.asarray(0.3), "temperature": jnp.asarray(1.0), "effective_sample": jnp.asarray(0.5)}
     state = algorithm.init(jax.random.key(0), swept)
     stage = algorithm.stages[0]
@@ -203,3 +215,13 @@ def test_operator_keeps_the_value_of_final_observations_and_moves_the_others_by_
     # Without a step size it is 1/(2·max(τ, 1−τ)): the larger weight becomes 1
     largest = vem._expectile_operator(vem.VEMSettings())
     np.testing.assert_allclose(largest(values, steps, jnp.asarray(0.8)), [[2.8, 4.5, 5.0]], rtol=1e-6)
+
+
+def test_values_start_at_zero_unless_told():
+    spec = Spec(3, 2, 23)
+    swept = {"expectile": jnp.asarray(0.3), "temperature": jnp.asarray(1.0), "effective_sample": jnp.asarray(0.5)}
+    for initial, is_zero in (("zero", True), ("random", False)):
+        algorithm = vem.make(vem.VEMSettings(initial_values=initial, value_hidden=(8,), policy_hidden=(8,)), spec, 10)
+        state = jax.jit(algorithm.init)(jax.random.key(0), swept)
+        values = vem.apply_networks(state.critics, jnp.ones((1, 3)))
+        assert bool((values == 0).all()) == is_zero
