@@ -112,7 +112,8 @@ def advantage(
 
 def softmax_weights(advantages: jax.Array, temperature: jax.Array) -> jax.Array:
     """Batch softmax of A/T, times the batch size: the mean weight is 1."""
-    return jax.nn.softmax(advantages / temperature) * advantages.size
+    # The maximum goes first: equal advantages over a tiny temperature would overflow.
+    return jax.nn.softmax((advantages - advantages.max()) / temperature) * advantages.size
 
 
 def exponential_weights(advantages: jax.Array, temperature: jax.Array, largest: float = 100.0) -> jax.Array:

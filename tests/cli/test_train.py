@@ -148,3 +148,15 @@ def test_ctrl_c_saves_and_says_how_to_go_on(logs, tmp_path):
     assert f"vem train --resume {run}" in output
     assert "Traceback" not in output
     assert list((run / "checkpoints").glob("*.safetensors"))
+
+
+def test_evaluating_on_the_way_draws_the_curve(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VEM_CACHE", str(tmp_path / "cache"))
+    assert vem("data", "make", "pointmaze-umaze", "--rows", 2000, "--out", tmp_path / "maze.hdf5") == 0
+    run = tmp_path / "run"
+    code = vem("train", tmp_path / "maze.hdf5", "--steps", 900, "--evaluate-every", 300, "--out", run, *FLAGS)
+    assert code == 0, capsys.readouterr().err
+    points = {json.loads(line)["updates"] for line in (run / "evaluations.jsonl").read_text().splitlines()}
+    assert len(points) >= 2
+    assert max(points) == 900
+    assert (run / "curve-score.png").read_bytes().startswith(b"\x89PNG")

@@ -51,7 +51,12 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
     add("--seeds", metavar="N|A,B,…", help="how many seeds, or which (default: 1)")
     add("--out", metavar="DIR", help="run directory (default: runs/DATASET-ALGORITHM, numbered)")
     add("--resume", metavar="RUN", help="continue the run in this directory")
-    add("--evaluate-every", type=int, metavar="N", help="evaluate 20 episodes after every N updates, 100 at the end")
+    add(
+        "--evaluate-every",
+        type=int,
+        metavar="N",
+        help="evaluate 20 episodes after every N updates, 100 at the end, and draw the curve in the run directory",
+    )
     add(
         "--checkpoint-seconds", type=float, default=60.0, metavar="S", help="how often the state is saved (default: 60)"
     )
@@ -172,6 +177,7 @@ def _curve(run: Run, evaluate_every: int | None) -> Iterator[Callable[[Progress]
         yield lambda progress: None
         return
     from vem.evaluation import NUM_PATHS, evaluate_run_at
+    from vem.report import write_score_curve
     from vem.rollouts import Evaluator
     from vem.targets import find_target
 
@@ -188,6 +194,7 @@ def _curve(run: Run, evaluate_every: int | None) -> Iterator[Callable[[Progress]
                 policies = run.export(progress.snapshot.state)
                 paths = NUM_PATHS if is_last else 0
                 evaluate_run_at(target, policies, progress.updates, evaluator, 100 if is_last else 20, num_paths=paths)
+                write_score_curve(run.directory)
 
         yield evaluate
 

@@ -32,9 +32,11 @@ def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
     require_file(path)
     with located(str(path)), _opened(path) as file:
         columns = _columns(file)
+        metadata = _metadata(file)
         rules.setdefault("name", path.stem)
-        rules.setdefault("environment", task_environment(rules["name"]))
-        return from_arrays(**columns, source=str(path), metadata=_metadata(file), **rules)
+        named = metadata.get("environment")
+        rules.setdefault("environment", named if isinstance(named, str) else task_environment(rules["name"]))
+        return from_arrays(**columns, source=str(path), metadata=metadata, **rules)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,5 @@
 """The report: run directories in, one self-contained HTML page and its figures out."""
 
-from vem.report.build import Report, write_report
+from vem.report.build import Report, write_report, write_score_curve
 
-__all__ = ["Report", "write_report"]
+__all__ = ["Report", "write_report", "write_score_curve"]

@@ -84,6 +84,18 @@ def write_report(
     return Report(out / PAGE, figures, groups)
 
 
+def write_score_curve(directory: str | Path) -> Path | None:
+    """Draw the evaluations so far of a run against its updates, as PNG and SVG in its directory.
+
+    Returns the PNG, or None while there are fewer than two evaluations.
+    """
+    record = read_run(directory)
+    label_runs([record])
+    with drawing_style():
+        drawing = curves.draw_score_curve(record.series, looks(record.series), "")
+    return None if drawing is None else Path(directory) / write_files(drawing, Path(directory))[0]
+
+
 def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[str], None]) -> Group:
     """Everything about the runs on one dataset."""
     label_runs(runs)
