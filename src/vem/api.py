@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 
 from vem.data import Dataset
 from vem.experiment import Run, create_run, make_config, resume_run
+
+RULES = ("split", "time_limit", "teleports", "repeat_terminals")
+"""The reading rules that a resumed run gives to ``vem.load`` again."""
 
 
 def train(
@@ -26,24 +30,13 @@ def train(
     ``out``, or a new temporary one. The dataset is taken as it is: a preset's reading rules apply to ``vem train``.
     """
     directory = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="vem-")) / "run"
-    config = make_config(
-        dataset.info.source if dataset.info.source != "arrays" else dataset.info.name,
-        algorithm,
-        preset,
-        settings,
-        seeds,
-        steps,
-    )
-    config = _with_rules(config, dataset)
-    return create_run(directory, config, dataset).train()
+    info = dataset.info
+    source = info.name if info.source == "arrays" else info.source
+    config = make_config(source, algorithm, preset, settings, seeds, steps)
+    rules = {name: info.rules[name] for name in RULES if name in info.rules}
+    return create_run(directory, dataclasses.replace(config, rules=rules), dataset).train()
 
 
 def resume(directory: str | Path, dataset: Dataset | None = None) -> Run:
     """Finish the run in ``directory``; ``dataset`` is needed if it was made from arrays."""
     return resume_run(directory, dataset).train()
-
-
-def _with_rules(config: Any, dataset: Dataset) -> Any:
-    import dataclasses
-
-    return dataclasses.replace(config, rules=dict(dataset.info.rules))
