@@ -27,7 +27,7 @@ class Preset(NamedTuple):
     """Settings that differ by task family, or by environment within it, put on top of ``settings``."""
 
 
-_OURS = Preset({}, {}, "the settings' own defaults, chosen by the measurements in docs/results.md")
+_OURS = Preset({}, {}, "the settings' own defaults, chosen by hand in short trials (docs/results.md)")
 
 _PAPER_VEM = Preset(
     settings={
