@@ -11,7 +11,7 @@ import jax
 from jax.extend import core
 from jax.interpreters import partial_eval
 
-from vem.algorithms.base import Rows, Spec, Stage, draw
+from vem.algorithms.base import Rows, Spec, Stage, draw_batch
 
 
 def forward(sizes: Sequence[int]) -> int:
@@ -102,7 +102,7 @@ def done_flops(stage: Stage, state: Any, rows: Rows) -> float:
     """Floating-point operations of the matrix products in one update of one member, as JAX traces it."""
 
     def update(state: Any, memory: Any, key: jax.Array) -> Any:
-        return stage.update(state, memory, draw(rows, stage.batch_size, key), key)
+        return stage.update(state, memory, draw_batch(stage, memory, rows, key), key)
 
     closed = jax.make_jaxpr(update)(state, stage.empty(), jax.random.key(0))
     # What no result depends on is never computed: XLA drops it as well.

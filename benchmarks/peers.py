@@ -24,7 +24,7 @@ import numpy as np
 from arithmetic import NEEDED, done_flops, needed_flops
 from speed import make_dataset, sgemm_rate
 from vem.algorithms import METHODS
-from vem.algorithms.base import Rows, Spec, put_rows
+from vem.algorithms.base import Rows, Spec, put_rows, spec_of
 from vem.algorithms.settings import build, sweepable
 from vem.data import Dataset
 from vem.training import Member, compile_chunk, start
@@ -58,7 +58,7 @@ def measure(
     dataset: Dataset, names: Sequence[str], updates: int, repetitions: int, changes: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The figures of the methods; ``changes`` replaces settings by method."""
-    spec = Spec(dataset.observation_size, dataset.action_size, dataset.num_rows)
+    spec = spec_of(dataset)
     rows = put_rows(dataset)
     settings = {name: build(METHODS[name].settings, dict((changes or {}).get(name, {}))) for name in names}
     runs: dict[tuple[str, ...], Callable[[], None]] = {}

@@ -77,16 +77,22 @@ class Stage:
     def __init__(self, dataset, num_seeds: int, refresh: str) -> None:
         import jax
 
-        from vem.algorithms.base import Spec, put_rows
+        from vem.algorithms.base import put_rows, spec_of
         from vem.algorithms.settings import build
         from vem.algorithms.vem import VEMSettings, make
         from vem.training import Member, compile_chunk, start
 
-        chosen = {"schedule": "joint", "batch_size": BATCH_SIZE, "updates_per_refresh": UPDATES, "refresh": refresh}
-        spec = Spec(dataset.observation_size, dataset.action_size, dataset.num_rows)
+        chosen = {
+            "schedule": "joint",
+            "policy_draw": "uniform",
+            "batch_size": BATCH_SIZE,
+            "updates_per_refresh": UPDATES,
+            "refresh": refresh,
+        }
+        spec = spec_of(dataset)
         algorithm = make(build(VEMSettings, chosen), spec, 10**9)
         members = [Member(seed, {}) for seed in range(num_seeds)]
-        snapshot = start(algorithm, members, {"expectile": 0.3, "temperature": 1.0, "effective_sample": 0.5})
+        snapshot = start(algorithm, members, {"expectile": 0.3, "effective_sample": 0.5})
         self.state, self.memory = snapshot.state, snapshot.memory
         self.rows = put_rows(dataset, True, True)
         self.keys = jax.vmap(jax.random.key)(np.arange(num_seeds))

@@ -25,11 +25,12 @@ def n_step_table(values, rewards, continues, valid, row):
     return np.asarray(table)
 
 
-def loop_maximum(values, rewards, continues, valid, num_steps=None):
-    """max over n ≤ num_steps of the n-step returns, row by row."""
+def loop_maximum(values, rewards, continues, valid, num_steps=None, least_steps=1):
+    """max over least_steps ≤ n ≤ num_steps of the n-step returns, row by row; to the end where fewer steps are left."""
     planned = np.asarray(values, np.float64).copy()
     for row in np.flatnonzero(valid):
-        planned[row] = n_step_table(values, rewards, continues, valid, row)[:num_steps].max()
+        table = n_step_table(values, rewards, continues, valid, row)
+        planned[row] = table[least_steps - 1 : num_steps].max() if len(table) >= least_steps else table[-1]
     return planned
 
 

@@ -23,6 +23,7 @@ TINY = {
     "num_target_actions": 3,
     "num_acting_actions": 5,
     "num_sampled_actions": 3,
+    "effective_sample": 0.5,
 }
 OWN_METHODS = [name for name, method in METHODS.items() if method.ablates is None]
 

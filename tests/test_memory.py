@@ -38,6 +38,22 @@ def test_the_maximum_of_five_steps_by_hand(ends_in_terminal, num_steps, expected
 
 
 @pytest.mark.parametrize(
+    ("ends_in_terminal", "num_steps", "expected"),
+    [
+        # From two steps on: row 0 has 2.5 at n = 2 and less later; row 1 loses its 3 at n = 1 and has, from
+        # r1 + ½·(r2 + ½·max(0, −1 + ½·4, …)), 1.25; row 2 the same without r1; rows 3 and 4 go to the end.
+        (True, None, [2.5, 1.25, 2.5, 1.0, 4.0]),
+        (False, None, [2.5, 1.75, 3.5, 3.0, 8.0]),
+        (True, 2, [2.5, 1.0, 2.5, 1.0, 4.0]),
+    ],
+)
+def test_the_maximum_from_two_steps_on_by_hand(ends_in_terminal, num_steps, expected):
+    planned = memory.episodic_maximum(VALUES, steps(ends_in_terminal), num_steps, least_steps=2)
+    np.testing.assert_allclose(planned[0, :5], expected)
+    assert planned[0, 5] == VALUES[0, 5]
+
+
+@pytest.mark.parametrize(
     ("ends_in_terminal", "expected"), [(True, [1.625, 1.25, 2.5, 1.0, 4.0]), (False, [1.875, 1.75, 3.5, 3.0, 8.0])]
 )
 def test_monte_carlo_of_five_steps_by_hand(ends_in_terminal, expected):
@@ -70,6 +86,15 @@ def test_the_plan_agrees_with_a_double_loop(recorded, num_steps):
     values, loops, rows = recorded
     planned = jax.jit(memory.episodic_maximum, static_argnums=2)(jnp.asarray(values), rows, num_steps)
     expected = np.stack([loop_maximum(group, *loops, num_steps) for group in values])
+    np.testing.assert_allclose(planned, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_steps", [None, 3, 4, 13])
+def test_the_shortest_rollout_agrees_with_a_double_loop(recorded, num_steps):
+    values, loops, rows = recorded
+    plan = jax.jit(memory.episodic_maximum, static_argnums=(2, 3))
+    planned = plan(jnp.asarray(values), rows, num_steps, 3)
+    expected = np.stack([loop_maximum(group, *loops, num_steps, least_steps=3) for group in values])
     np.testing.assert_allclose(planned, expected, rtol=1e-5, atol=1e-5)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from small_runs import OWN_METHODS, quick_compilation, tiny_dataset, tiny_settings
 from vem.algorithms import METHODS
-from vem.algorithms.base import Spec, put_rows
+from vem.algorithms.base import put_rows, spec_of
 from vem.algorithms.settings import build, sweepable
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +38,7 @@ def test_a_perceptron_by_hand(benchmarks):
 def test_no_method_does_twice_what_it_needs(benchmarks, name):
     arithmetic, _ = benchmarks
     dataset = tiny_dataset()
-    spec = Spec(dataset.observation_size, dataset.action_size, dataset.num_rows)
+    spec = spec_of(dataset)
     settings = build(METHODS[name].settings, tiny_settings(name))
     algorithm = METHODS[name].make(settings, spec, 10)
     swept = {field: jnp.zeros(()) for field in sweepable(METHODS[name].settings)}

@@ -5,12 +5,12 @@ import pytest
 from tiny import SMALL, tiny_dataset
 from vem import training
 from vem.algorithms import find_method
-from vem.algorithms.base import Spec, put_rows
+from vem.algorithms.base import put_rows, spec_of
 from vem.algorithms.settings import build
 from vem.errors import DivergenceError
 from vem.training import Member
 
-SWEPT = {"expectile": 0.3, "temperature": 1.0, "effective_sample": 0.5}
+SWEPT = {"expectile": 0.3, "effective_sample": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def dataset():
 
 def algorithm_for(dataset, num_updates=120, **settings):
     method = find_method("vem")
-    spec = Spec(dataset.observation_size, dataset.action_size, dataset.num_rows)
+    spec = spec_of(dataset)
     return method.make(build(method.settings, {**SMALL, **settings}), spec, num_updates)
 
 

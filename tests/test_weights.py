@@ -98,3 +98,10 @@ def test_negative_weights_run_away_unless_guarded():
     unguarded, far = fit_mean(least=-1e30, steps=60)
     assert unguarded < -1e6
     assert abs(far) > 1e3
+
+
+def test_the_typical_share_falls_with_the_number_of_rows():
+    assert weights.typical_share(20) == 1.0
+    assert weights.typical_share(170_000) == pytest.approx(0.1)
+    for num_rows in (6_000, 48_000):
+        assert weights.typical_share(8 * num_rows) == pytest.approx(weights.typical_share(num_rows) / 2)

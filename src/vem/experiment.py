@@ -26,7 +26,7 @@ import numpy as np
 
 from vem import checkpoints, presets
 from vem.algorithms import find_method
-from vem.algorithms.base import Algorithm, Rows, Spec, put_rows
+from vem.algorithms.base import Algorithm, Rows, put_rows, spec_of
 from vem.algorithms.settings import build, convert, sweepable
 from vem.data import Dataset, load
 from vem.data.transforms import repeat_terminals
@@ -132,7 +132,7 @@ class Run:
         self.seconds_per_checkpoint = SECONDS_PER_CHECKPOINT
         method = find_method(config.algorithm)
         self.settings = build(method.settings, config.settings)
-        spec = Spec(dataset.observation_size, dataset.action_size, dataset.num_rows)
+        spec = spec_of(dataset)
         self.algorithm: Algorithm = method.make(self.settings, spec, config.num_updates)
         self._resumed = snapshot
 

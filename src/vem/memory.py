@@ -140,14 +140,19 @@ def one_step(values: jax.Array, steps: Steps) -> jax.Array:
     return jnp.where(steps.valid, steps.rewards + steps.continues * _shift(values, 1), values)
 
 
-def episodic_maximum(values: jax.Array, steps: Steps, num_steps: int | None = None) -> jax.Array:
+def episodic_maximum(values: jax.Array, steps: Steps, num_steps: int | None = None, least_steps: int = 1) -> jax.Array:
     """R_t = r_t + γ·max(R_{t+1}, V(s_{t+1})) (paper, eq. 5 and 6).
 
-    This is the maximum over n of the n-step returns, n up to ``num_steps`` (n_max) or to the episode's end.
+    This is the maximum over n of the n-step returns, n from ``least_steps`` (the paper's: 1) up to ``num_steps``
+    (n_max) or to the episode's end; a row with fewer steps left than ``least_steps`` follows its recording to the end.
     """
     floor = one_step(values, steps)[None]
     backup = _backup(floor, steps.rewards, steps.continues, jnp.asarray(NEVER, values.dtype), steps.valid)
-    return jnp.where(steps.valid, _run(backup, num_steps)[0], values)
+    if least_steps == 1:
+        return jnp.where(steps.valid, _run(backup, num_steps)[0], values)
+    left = None if num_steps is None else num_steps - least_steps
+    best = values if left == 0 else jnp.where(steps.valid, jnp.maximum(values, _run(backup, left)[0]), values)
+    return n_step(best, steps, least_steps)
 
 
 def crossed_maximum(values: jax.Array, steps: Steps, num_steps: int | None = None) -> jax.Array:

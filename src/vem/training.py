@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vem.algorithms.base import Algorithm, Memory, Rows, Stage, State, draw
+from vem.algorithms.base import Algorithm, Memory, Rows, Stage, State, draw_batch
 from vem.errors import DivergenceError
 
 LONGEST_CHUNK = 200
@@ -58,8 +58,8 @@ class Progress(NamedTuple):
 def start(algorithm: Algorithm, members: Sequence[Member], swept: dict[str, float]) -> Snapshot:
     """The state before the first update. ``swept`` holds the values of sweepable settings that the members share."""
     keys = _keys(members)
-    names = list(swept)
-    values = {name: jnp.asarray([m.swept.get(name, swept[name]) for m in members], jnp.float32) for name in names}
+    settings = [{**swept, **member.swept} for member in members]
+    values = {name: jnp.asarray([own[name] for own in settings], jnp.float32) for name in settings[0]}
     state = jax.jit(jax.vmap(algorithm.init))(jax.vmap(lambda key: jax.random.fold_in(key, 2**31 - 1))(keys), values)
     return Snapshot(0, 0, state, _empty(algorithm.stages[0], len(members)))
 
@@ -114,11 +114,11 @@ def compile_chunk(stage: Stage) -> Any:
         def step(index: jax.Array, carry: tuple[State, dict[str, jax.Array]]) -> tuple[State, dict[str, jax.Array]]:
             state, sums = carry
             draw_key, key = jax.random.split(jax.random.fold_in(update_key, done + index))
-            batch = draw(rows, stage.batch_size, draw_key)
+            batch = draw_batch(stage, memory, rows, draw_key)
             state, metrics = stage.update(state, memory, batch, key)
             return state, jax.tree.map(jnp.add, sums, metrics)
 
-        shapes = jax.eval_shape(lambda: stage.update(state, memory, draw(rows, stage.batch_size, key), key)[1])
+        shapes = jax.eval_shape(lambda: stage.update(state, memory, draw_batch(stage, memory, rows, key), key)[1])
         zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
         state, sums = jax.lax.fori_loop(0, count, step, (state, zeros))
         return state, memory, jax.tree.map(lambda total: total / count, sums)

@@ -50,14 +50,14 @@ def fit_scale(
     returns: jax.Array,
     values: jax.Array,
     kind: AdvantageKind,
-    temperature: jax.Array,
+    temperature: jax.Array | None = None,
     clip_quantile: float | None = None,
-    effective_sample: jax.Array | None = None,
+    effective_sample: jax.Array | float = 0.1,
 ) -> AdvantageScale:
     """The scale of the advantages of a sample of rows.
 
-    ``clip_quantile`` q sets the clipping bounds to the q and 1−q quantiles. With ``effective_sample`` the temperature
-    is the one at which exponential weights have that effective sample size, as a share of the rows.
+    ``clip_quantile`` q sets the clipping bounds to the q and 1−q quantiles. Without a ``temperature`` it is the one at
+    which exponential weights have the ``effective_sample`` size, as a share of the rows.
     """
     baseline = jnp.minimum(0.0, jnp.minimum(returns.min(), values.min()))
     scale = AdvantageScale(
@@ -66,19 +66,28 @@ def fit_scale(
         deviation=jnp.maximum(jnp.std(returns - values), 1e-8),
         low=jnp.asarray(-jnp.inf),
         high=jnp.asarray(jnp.inf),
-        temperature=temperature,
+        temperature=jnp.ones(()) if temperature is None else temperature,
     )
     advantages = ADVANTAGES[kind](returns, values, scale)
     if clip_quantile is not None:
         low, high = jnp.quantile(advantages, jnp.asarray([clip_quantile, 1 - clip_quantile]))
         scale = scale._replace(low=low, high=high)
         advantages = jnp.clip(advantages, low, high)
-    if effective_sample is not None:
+    if temperature is None:
         scale = scale._replace(temperature=temperature_for(advantages, effective_sample))
     return scale
 
 
-def temperature_for(advantages: jax.Array, effective_sample: jax.Array) -> jax.Array:
+def typical_share(num_rows: int) -> float:
+    """The share of the rows that counts if none is asked for, such that n rows keep about 5.5·n^⅔.
+
+    Few rows must not be thinned out much, or too little is left to learn an action from; of many, more can be spared
+    for the best ones. The factor is fitted by hand to the benchmark's files (docs/results.md).
+    """
+    return min(1.0, (170 / num_rows) ** (1 / 3))
+
+
+def temperature_for(advantages: jax.Array, effective_sample: jax.Array | float) -> jax.Array:
     """The temperature T at which exp(A/T) has the wanted effective sample size (share of rows), by bisection."""
     deviation = jnp.maximum(jnp.std(advantages), 1e-8)
     low, high = jnp.log(deviation) - 10.0, jnp.log(deviation) + 10.0

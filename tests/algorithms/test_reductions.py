@@ -12,7 +12,7 @@ import pytest
 
 from small_runs import tiny_dataset
 from vem.algorithms import awr, bail, bc, bcq, iql, td3bc, vem
-from vem.algorithms.base import Spec, draw, put_rows
+from vem.algorithms.base import Spec, draw_uniformly, gather, put_rows
 from vem.distributions import policy_mean
 
 KEY = jax.random.key(7)
@@ -44,11 +44,12 @@ def test_vem_with_monte_carlo_memory_is_awr(rows, spec):
         discount=discount,
         num_critics=1,
         schedule="joint",
+        policy_draw="uniform",
         refresh="full",
         advantage="standardised",
         clip_quantile=None,
         weight="exponential",
-        effective_sample=None,
+        temperature=3.0,
         value_hidden=hidden,
         policy_hidden=hidden,
         log_std_low=float(np.log(0.4)) - 1,
@@ -69,7 +70,7 @@ def test_vem_with_monte_carlo_memory_is_awr(rows, spec):
     their_update = jax.jit(partial(one_update, theirs))
     ratios = []
     for number in range(3):
-        batch = draw(rows, 16, jax.random.key(number))
+        batch = gather(rows, draw_uniformly((), rows, 16, jax.random.key(number)))
         our_memory, our_metrics = our_update(our_state, batch)
         their_memory, their_metrics = their_update(their_state, batch)
         np.testing.assert_allclose(our_memory.returns[0], their_memory.returns, rtol=1e-4, atol=1e-5)
@@ -92,7 +93,7 @@ def test_bail_that_keeps_every_row_is_cloning_by_squared_error(rows, spec):
     state = algorithm.init(KEY, {})
     _, selected = jax.jit(stage.refresh)(state, stage.empty(), rows, jnp.asarray(0), KEY)
     assert bool(selected[rows.drawable].all())
-    batch = draw(rows, stage.batch_size, KEY)
+    batch = gather(rows, draw_uniformly((), rows, stage.batch_size, KEY))
     moved, metrics = jax.jit(stage.update)(state, selected, batch, KEY)
     loss = lambda actor: jnp.mean((policy_mean(actor, batch.observations) - batch.actions) ** 2)
     value, gradient = jax.value_and_grad(loss)(state.actor)
@@ -130,7 +131,7 @@ def test_bcq_em_of_one_step_has_the_target_of_bcq(rows, spec):
     np.testing.assert_allclose(memory.returns[0, drawn], expected, rtol=1e-4, atol=1e-5)
 
     # BCQ's own update uses the same function of the same state, with latents of its own.
-    batch = draw(rows, NUM_STEPS, KEY)
+    batch = gather(rows, draw_uniformly((), rows, NUM_STEPS, KEY))
     _, metrics = jax.jit(plain.stages[0].update)(state, (), batch, KEY)
     goal_key = jax.random.split(KEY, 3)[1]
     following = jax.jit(bcq.state_values)(state, batch.next_observations, latents(goal_key, NUM_STEPS, 10))
@@ -161,7 +162,7 @@ def test_iql_without_temperature_clones(rows, spec):
     state = algorithm.init(KEY, swept(expectile=0.7, inverse_temperature=0.0))
     cloning = bc.make(bc.BCSettings(policy_hidden=(8,), log_std_low=-1.0, log_std_high=1.0), spec, 1)
     clone = cloning.init(KEY, {})._replace(actor=state.actor)
-    batch = draw(rows, 16, KEY)
+    batch = gather(rows, draw_uniformly((), rows, 16, KEY))
     _, ours = jax.jit(algorithm.stages[0].update)(state, (), batch, KEY)
     _, theirs = jax.jit(cloning.stages[0].update)(clone, (), batch, KEY)
     assert float(ours["policy_loss"]) == pytest.approx(float(theirs["policy_loss"]), rel=1e-4)
@@ -171,7 +172,7 @@ def test_iql_without_temperature_clones(rows, spec):
 def test_td3bc_without_values_clones_by_squared_error(rows, spec):
     algorithm = td3bc.make(td3bc.TD3BCSettings(value_hidden=(8,), policy_hidden=(8,)), spec, 1)
     state = algorithm.init(KEY, swept(value_weight=0.0))
-    batch = draw(rows, 16, KEY)
+    batch = gather(rows, draw_uniformly((), rows, 16, KEY))
     _, metrics = jax.jit(algorithm.stages[0].update)(state, (), batch, KEY)
     expected = jnp.mean((policy_mean(state.actor, batch.observations) - batch.actions) ** 2)
     assert float(metrics["policy_loss"]) == pytest.approx(float(expected), rel=1e-5)

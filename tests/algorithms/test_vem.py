@@ -9,21 +9,28 @@ import pytest
 
 from small_runs import tiny_dataset, tiny_settings
 from vem.algorithms import vem
-from vem.algorithms.base import Spec, put_rows
+from vem.algorithms.base import Spec, put_rows, spec_of
 from vem.algorithms.settings import build
+from vem.data import from_arrays
 from vem.errors import SettingsError
 from vem.experiment import create_run, make_config
 from vem.presets import find_preset
 
 # Each plan, order, loss, schedule, weight, advantage, number of critics and refresh occurs at least once.
 COMBINATIONS = {
-    "operator": {"order": "expectile-then-plan", "value_loss": "squared", "schedule": "joint", "plan": "episodic"},
+    "operator": {
+        "order": "expectile-then-plan",
+        "value_loss": "squared",
+        "schedule": "joint",
+        "policy_draw": "uniform",
+    },
     "authors": {"plan": "crossed", "value_loss": "squared-weight", "num_critics": 4, "drop_below": -1000.0},
     "n-step": {
         "plan": "n-step",
         "num_plan_steps": 3,
         "value_loss": "quantile",
         "schedule": "joint",
+        "policy_draw": "uniform",
         "weight": "exponential",
         "num_critics": 1,
         "advantage": "raw",
@@ -32,6 +39,8 @@ COMBINATIONS = {
     "one-step": {
         "plan": "one-step",
         "weight": "leaky-relu",
+        "policy_draw": "uniform",
+        "temperature": 2.0,
         "effective_sample": None,
         "advantage": "standardised",
         "clip_quantile": None,
@@ -46,6 +55,7 @@ COMBINATIONS = {
         "operator_step": 0.4,
         "num_critics": 4,
         "refresh": "full",
+        "weight": "exponential",
     },
 }
 
@@ -61,9 +71,33 @@ def test_trains_and_stays_finite(name, tmp_path):
     assert np.isfinite(run.policy.value(observations)).all()
 
 
+@pytest.mark.parametrize(
+    ("settings", "typical_steps", "expected"),
+    [
+        ({}, 8, 1),
+        ({}, 100, 5),
+        ({}, 1000, 10),
+        ({"least_plan_steps": 3}, 1000, 3),
+        ({"num_plan_steps": 4}, 1000, 4),
+    ],
+    ids=str,
+)
+def test_the_shortest_rollout_follows_the_length_of_the_recordings(settings, typical_steps, expected):
+    spec = Spec(3, 2, 23, typical_steps)
+    assert vem.least_steps(build(vem.VEMSettings, settings), spec) == expected
+
+
+def test_the_typical_recording_holds_the_median_transition():
+    ends = np.isin(np.arange(74), [0, 1, 2, 3, 43, 73])
+    zeros = np.zeros((74, 1), np.float32)
+    dataset = from_arrays(zeros, zeros, ends.astype(np.float32), ends, np.zeros(74, bool), name="lengths")
+    assert list(dataset.episode_lengths) == [1, 1, 1, 1, 40, 30]
+    assert spec_of(dataset).typical_steps == 40
+
+
 @pytest.mark.parametrize("preset", ["paper", "authors"])
 def test_presets_train(preset, tmp_path):
-    settings = tiny_settings("vem")
+    settings = tiny_settings("vem", effective_sample=None)
     config = make_config("tiny", preset=preset, settings=settings, num_updates=4)
     run = create_run(tmp_path / "run", config, tiny_dataset()).train()
     assert run.policy.info["preset"] == preset
@@ -80,8 +114,13 @@ def test_presets_train(preset, tmp_path):
         {"plan": "n-step"},
         {"plan": "one-step", "num_plan_steps": 3},
         {"plan": "monte-carlo", "num_plan_steps": 3},
-        {"weight": "leaky-relu"},
-        {"weight": "leaky-relu", "effective_sample": None, "drop_below": -1.0},
+        {"weight": "leaky-relu", "policy_draw": "uniform"},
+        {"weight": "leaky-relu", "policy_draw": "uniform", "temperature": 1.0, "drop_below": -1.0},
+        {"weight": "leaky-relu", "temperature": 1.0},
+        {"temperature": 1.0, "effective_sample": 0.5},
+        {"schedule": "joint"},
+        {"plan": "one-step", "least_plan_steps": 3},
+        {"least_plan_steps": 3, "num_plan_steps": 2},
     ],
     ids=str,
 )
@@ -129,10 +168,12 @@ BOTH_READINGS = {
     "weight": ("softmax", "softmax"),
     "temperature": (1.0, 100.0),
     "effective_sample": (None, None),
+    "policy_draw": ("uniform", "uniform"),
     "advantage": ("raw", "raw"),
     "clip_quantile": (None, None),
     "drop_below": (None, -1000.0),
     "num_plan_steps": (None, 1000),
+    "least_plan_steps": (1, 1),
     "operator_step": (None, None),
     "batch_size": (128, 128),
     "discount": (0.99, 0.99),
@@ -169,7 +210,7 @@ def test_advantage_is_smallest_return_minus_mean_value():
         policy_hidden=(8,),
         advantage="raw",
         clip_quantile=None,
-        effective_sample=None,
+        temperature=1.0,
     )
     algorithm = vem.make(settings, spec, 10)
     swept = {"expectile": jnp.asarray(0.3), "temperature": jnp.asarray(1.0)}
@@ -194,7 +235,7 @@ def test_groups_of_critics_are_valued_by_their_smaller():
     algorithm = vem.make(
         vem.VEMSettings(num_critics=4, plan="one-step", value_hidden=(), initial_values="random"), spec, 10
     )
-    swept = {"expectile": jnp.asarray(0.3), "temperature": jnp.asarray(1.0), "effective_sample": jnp.asarray(0.5)}
+    swept = {"expectile": jnp.asarray(0.3), "effective_sample": jnp.asarray(0.5)}
     state = algorithm.init(jax.random.key(0), swept)
     stage = algorithm.stages[0]
     _, memory = jax.jit(stage.refresh)(state, stage.empty(), rows, jnp.asarray(0), jax.random.key(1))
@@ -219,7 +260,7 @@ def test_operator_keeps_the_value_of_final_observations_and_moves_the_others_by_
 
 def test_values_start_at_zero_unless_told():
     spec = Spec(3, 2, 23)
-    swept = {"expectile": jnp.asarray(0.3), "temperature": jnp.asarray(1.0), "effective_sample": jnp.asarray(0.5)}
+    swept = {"expectile": jnp.asarray(0.3), "effective_sample": jnp.asarray(0.5)}
     for initial, is_zero in (("zero", True), ("random", False)):
         algorithm = vem.make(vem.VEMSettings(initial_values=initial, value_hidden=(8,), policy_hidden=(8,)), spec, 10)
         state = jax.jit(algorithm.init)(jax.random.key(0), swept)

@@ -10,7 +10,7 @@ import pytest
 from small_runs import NUM_UPDATES, bits, make_run, shape_of, tiny_dataset
 from vem import training
 from vem.algorithms import METHODS, bcq
-from vem.algorithms.base import draw
+from vem.algorithms.base import draw_batch
 from vem.algorithms.settings import sweepable
 from vem.distributions import policy_mean
 from vem.experiment import resume_run
@@ -74,9 +74,6 @@ def test_swept_settings_are_traced(trial):
     names = [name for name in sweepable(METHODS[trial.name].settings) if name in trial.state.swept]
     for name in names:
         value = float(trial.state.swept[name][0])
-        # An effective sample size takes the temperature's place, which is then not used.
-        if name == "temperature" and "effective_sample" in trial.state.swept:
-            continue
         state = trained(trial.run, [Member(0, {}), Member(0, {name: value * 0.5})])
         halves = [bits(jax.tree.map(lambda leaf, i=i: leaf[i], state._replace(swept={}))) for i in (0, 1)]
         assert any(not np.array_equal(a, b) for a, b in zip(*halves, strict=True)), name
@@ -186,6 +183,6 @@ def test_ablations_are_settings_of_their_method(name, tmp_path):
         def once(state, stage=stage):
             key = jax.random.key(0)
             state, memory = stage.refresh(state, stage.empty(), rows, jnp.asarray(0), key)
-            return stage.update(state, memory, draw(rows, stage.batch_size, key), key)[0]
+            return stage.update(state, memory, draw_batch(stage, memory, rows, key), key)[0]
 
         assert shape_of(jax.eval_shape(once, state)) == shape_of(state)

@@ -43,7 +43,7 @@ METHODS: dict[str, Method] = {
     "vem-operator": _ablation("τ acts before planning", order="expectile-then-plan", value_loss="squared"),
     "vem-crossed": _ablation("the authors' crossed selection", plan="crossed"),
     "vem-4critics": _ablation("two groups of two critics", num_critics=4),
-    "vem-joint": _ablation("values and policy together", schedule="joint"),
+    "vem-joint": _ablation("values and policy together", schedule="joint", policy_draw="uniform"),
 }
 
 

@@ -59,6 +59,13 @@ class Spec(NamedTuple):
     observation_size: int
     action_size: int
     num_rows: int
+    typical_steps: int = 1
+    """Steps of the episode that the median transition is in."""
+
+
+def draw_uniformly(memory: Memory, rows: Rows, count: int, key: jax.Array) -> jax.Array:
+    """Indices of rows with an action, all equally likely, with replacement."""
+    return rows.drawable[jax.random.randint(key, (count,), 0, rows.drawable.size)]
 
 
 class Stage(NamedTuple):
@@ -74,6 +81,8 @@ class Stage(NamedTuple):
     refresh: Callable[[State, Memory, Rows, jax.Array, jax.Array], tuple[State, Memory]]
     """(state, memory, rows, number of refreshes so far in this stage, key) → (state, memory)."""
     update: Callable[[State, Memory, Batch, jax.Array], tuple[State, Metrics]]
+    draw: Callable[[Memory, Rows, int, jax.Array], jax.Array] = draw_uniformly
+    """(memory, rows, batch size, key) → indices of the rows of an update."""
     trains_policy: bool = True
     """False where the policy stays as it is, so that evaluating it on the way would show nothing."""
 
@@ -89,6 +98,13 @@ class Algorithm(NamedTuple):
     """state → the pytree that the policy file holds."""
     policy_kind: str
     """How ``vem.policy`` acts with it."""
+
+
+def spec_of(dataset: Dataset) -> Spec:
+    """The facts of a dataset that decide shapes and plans."""
+    lengths = np.sort(dataset.episode_lengths)
+    typical = lengths[np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)]
+    return Spec(dataset.observation_size, dataset.action_size, dataset.num_rows, int(typical))
 
 
 def no_memory() -> Memory:
@@ -157,9 +173,8 @@ def discounted_returns(rewards: np.ndarray, valid: np.ndarray, discount: float) 
     return np.asarray(jax.jit(memory.monte_carlo)(zeros, steps))[0]
 
 
-def draw(rows: Rows, batch_size: int, key: jax.Array) -> Batch:
-    """Transitions drawn uniformly, with replacement."""
-    index = rows.drawable[jax.random.randint(key, (batch_size,), 0, rows.drawable.size)]
+def gather(rows: Rows, index: jax.Array) -> Batch:
+    """The transitions of these rows."""
     return Batch(
         rows=index,
         observations=rows.observe(rows.observations[index]),
@@ -168,3 +183,8 @@ def draw(rows: Rows, batch_size: int, key: jax.Array) -> Batch:
         continues=rows.continues[index],
         next_observations=rows.observe(rows.observations[index + 1]),
     )
+
+
+def draw_batch(stage: Stage, memory: Memory, rows: Rows, key: jax.Array) -> Batch:
+    """The transitions of an update, drawn as the stage draws them."""
+    return gather(rows, stage.draw(memory, rows, stage.batch_size, key))

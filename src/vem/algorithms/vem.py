@@ -6,6 +6,7 @@ The settings span both readings of the method: what the paper describes and what
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem import losses, memory, weights
-from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
+from vem import losses, memory, sampling, weights
+from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage, draw_uniformly
 from vem.algorithms.settings import setting
 from vem.distributions import log_deviation, log_likelihood, policy_mean
 from vem.errors import SettingsError
@@ -33,6 +34,11 @@ class VEMSettings:
         "episodic", "how the memory looks ahead; crossed is the authors' double selection"
     )
     num_plan_steps: int | None = setting(None, "longest rollout n of the plan; none: to the episode's end", "positive")
+    least_plan_steps: int | None = setting(
+        None,
+        "shortest rollout n of the episodic plan; none: a twentieth of the typical recording, at most 10",
+        "positive",
+    )
     order: Literal["plan-then-expectile", "expectile-then-plan"] = setting(
         "plan-then-expectile",
         "where τ acts: in the regression (authors) or in the operator before planning (paper)",
@@ -62,12 +68,17 @@ class VEMSettings:
         0.02, "advantages are clipped at this quantile on both sides; none: not", "quantile"
     )
     weight: Literal["softmax", "leaky-relu", "exponential"] = setting("softmax", "advantage to regression weight")
-    temperature: float = setting(1.0, "of the weights, if effective-sample is none", "positive", sweep=True)
     effective_sample: float | None = setting(
-        0.1,
-        "sets the temperature so that the weights keep this share of the rows; none: use temperature",
+        None,
+        "sets the temperature so that the weights keep this share of the rows; none: by their number, less of many",
         "positive share",
         sweep=True,
+    )
+    temperature: float | None = setting(
+        None, "of the weights; none: found from effective-sample", "positive", sweep=True
+    )
+    policy_draw: Literal["weights", "uniform"] = setting(
+        "weights", "draw the policy's rows by their weights, or uniformly and weigh them in the loss (paper, authors)"
     )
     drop_below: float | None = setting(None, "rows with a raw advantage at or below this are left out; none: keep all")
     least_log_likelihood: float = setting(-5.0, "per action dimension: guard of negative (leaky-ReLU) weights")
@@ -108,10 +119,13 @@ class ValueMemory(NamedTuple):
 
 
 class PolicyMemory(NamedTuple):
-    """The advantage of every row, in the unit of ``scale``."""
+    """The advantage of every row, in the unit of ``scale``, and what rows are drawn by."""
 
     advantages: jax.Array
     scale: weights.AdvantageScale
+    effective_share: jax.Array
+    shares: sampling.Shares | None
+    """None: rows are drawn uniformly."""
 
 
 SLICE_ROWS = 4096
@@ -145,12 +159,35 @@ def check(settings: VEMSettings) -> None:
         raise SettingsError("plan n-step needs num-plan-steps, for example 10")
     if settings.plan in ("one-step", "monte-carlo") and settings.num_plan_steps is not None:
         raise SettingsError(f"plan {settings.plan} has no num-plan-steps; leave it out")
+    if settings.plan != "episodic" and settings.least_plan_steps not in (None, 1):
+        raise SettingsError(f"least-plan-steps belongs to plan episodic; with plan {settings.plan} leave it out")
+    if (settings.num_plan_steps or math.inf) < (settings.least_plan_steps or 1):
+        raise SettingsError(
+            f"least-plan-steps {settings.least_plan_steps} is above num-plan-steps {settings.num_plan_steps}"
+        )
     if settings.weight == "leaky-relu" and settings.drop_below is not None:
         raise SettingsError("drop-below sets weights to 0 and leaky-relu weights are negative there; leave one out")
-    if settings.weight == "leaky-relu" and settings.effective_sample is not None:
+    if settings.temperature is not None and settings.effective_sample is not None:
+        raise SettingsError("effective-sample sets the temperature; give one of the two and leave the other out")
+    if settings.weight == "leaky-relu" and settings.temperature is None:
+        raise SettingsError("leaky-relu weights need a temperature, the inverse of the slope below 0; for example 1")
+    if settings.policy_draw == "weights" and settings.schedule == "joint":
+        raise SettingsError("policy-draw weights needs the final values; with schedule joint use policy-draw uniform")
+    if settings.policy_draw == "weights" and settings.weight == "leaky-relu":
         raise SettingsError(
-            "effective-sample sets a temperature of exponential weights; with leaky-relu set it to none"
+            "leaky-relu weights can be negative, so rows cannot be drawn by them; use policy-draw uniform"
         )
+
+
+def least_steps(settings: VEMSettings, spec: Spec) -> int:
+    """The shortest rollout of the plan.
+
+    From n = 1 on, a value that is too high keeps itself up: R_t ≥ γ·V(s_{t+1}), so it sinks by a factor γ at a refresh.
+    From n on it sinks by γⁿ, and the return of a row tells more of where its recording went than of noise in V. The
+    price is that recordings are joined no finer than that, so short recordings keep n = 1.
+    """
+    chosen = settings.least_plan_steps or min(10, max(1, spec.typical_steps // 20))
+    return min(chosen, settings.num_plan_steps or chosen)
 
 
 def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
@@ -160,6 +197,8 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
     plan = PLANS[settings.plan]
     if settings.plan in ("episodic", "crossed", "n-step"):
         plan = partial(plan, num_steps=settings.num_plan_steps)
+    if settings.plan == "episodic":
+        plan = partial(plan, least_steps=least_steps(settings, spec))
     value_optimiser = optax.adam(settings.value_rate)
     num_value = max(1, round(num_updates * settings.value_updates)) if settings.schedule == "value-then-policy" else 0
     num_policy = max(1, num_updates - num_value)
@@ -200,15 +239,10 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
         steps = steps_of(rows)
         return plan(operate(values, steps, state.swept["expectile"]), steps)
 
-    def fit_scale(returns: jax.Array, values: jax.Array, state: VEMState) -> weights.AdvantageScale:
-        return weights.fit_scale(
-            returns,
-            values,
-            settings.advantage,
-            state.swept["temperature"],
-            settings.clip_quantile,
-            state.swept.get("effective_sample"),
-        )
+    def fit_scale(returns: jax.Array, values: jax.Array, rows: Rows, state: VEMState) -> weights.AdvantageScale:
+        share = state.swept.get("effective_sample", weights.typical_share(rows.drawable.size))
+        temperature = state.swept.get("temperature")
+        return weights.fit_scale(returns, values, settings.advantage, temperature, settings.clip_quantile, share)
 
     def sample_rows(rows: Rows) -> jax.Array:
         count = min(SCALE_SAMPLE, rows.drawable.size)
@@ -234,7 +268,7 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
         if settings.schedule == "joint":
             sample = sample_rows(rows)
             online = apply_networks(state.critics, rows.observe(rows.observations[sample])).mean(0)
-            scale = fit_scale(returns[:, sample].min(0), online, state)
+            scale = fit_scale(returns[:, sample].min(0), online, rows, state)
         return state, ValueMemory(values, returns, scale)
 
     def refresh_advantages(
@@ -247,10 +281,17 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
         online = lambda observations: apply_networks(state.critics, rows.observe(observations)).mean(0, keepdims=True)
         values = memory.refresh_values(online, rows.observations, blank[:1], 0, total_slices, SLICE_ROWS)[0]
         sample = sample_rows(rows)
-        scale = fit_scale(returns[sample], values[sample], state)
-        return state, PolicyMemory(
-            weights.advantage(returns, values, scale, settings.advantage, settings.drop_below), scale
-        )
+        scale = fit_scale(returns[sample], values[sample], rows, state)
+        advantages = weights.advantage(returns, values, scale, settings.advantage, settings.drop_below)
+        shares = None
+        if settings.policy_draw == "weights":
+            shares = sampling.cumulate(weigh(jnp.where(rows.valid, advantages, -jnp.inf), scale.temperature))
+        share = weights.effective_share(jnp.abs(weigh(advantages[rows.drawable], scale.temperature)))
+        return state, PolicyMemory(advantages, scale, share, shares)
+
+    def draw_by_weight(memory: PolicyMemory, rows: Rows, count: int, key: jax.Array) -> jax.Array:
+        assert memory.shares is not None
+        return sampling.draw_rows(memory.shares, count, key)
 
     # ---- the updates ----
 
@@ -276,10 +317,7 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
         }
         return state, values.mean(0), metrics
 
-    def update_policy(
-        state: VEMState, advantages: jax.Array, temperature: jax.Array, batch: Batch, key: jax.Array
-    ) -> tuple[VEMState, Metrics]:
-        weight = weigh(advantages, temperature)
+    def update_policy(state: VEMState, weight: jax.Array, batch: Batch, key: jax.Array) -> tuple[VEMState, Metrics]:
 
         def loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
             actor, free = parameters
@@ -297,7 +335,6 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
             "policy_loss": value,
             "log_likelihood": likelihood,
             "effective_share": weights.effective_share(jnp.abs(weight)),
-            "temperature": temperature,
         }
         return state, metrics
 
@@ -306,14 +343,21 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
         return state, metrics
 
     def policy_update(state: VEMState, memory: PolicyMemory, batch: Batch, key: jax.Array) -> tuple[VEMState, Metrics]:
-        return update_policy(state, memory.advantages[batch.rows], memory.scale.temperature, batch, key)
+        if memory.shares is None:
+            weight = weigh(memory.advantages[batch.rows], memory.scale.temperature)
+            state, metrics = update_policy(state, weight, batch, key)
+        else:
+            state, metrics = update_policy(state, jnp.ones(batch.rows.shape), batch, key)
+            metrics["effective_share"] = memory.effective_share
+        return state, metrics | {"temperature": memory.scale.temperature}
 
     def joint_update(state: VEMState, memory: ValueMemory, batch: Batch, key: jax.Array) -> tuple[VEMState, Metrics]:
         returns = memory.returns[:, batch.rows]
         state, values, value_metrics = update_values(state, returns, batch)
         advantages = weights.advantage(returns.min(0), values, memory.scale, settings.advantage, settings.drop_below)
-        state, policy_metrics = update_policy(state, advantages, memory.scale.temperature, batch, key)
-        return state, value_metrics | policy_metrics
+        weight = weigh(advantages, memory.scale.temperature)
+        state, policy_metrics = update_policy(state, weight, batch, key)
+        return state, value_metrics | policy_metrics | {"temperature": memory.scale.temperature}
 
     # ---- the stages ----
 
@@ -325,7 +369,8 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
         return ValueMemory(blank, blank, empty_scale())
 
     def empty_advantages() -> PolicyMemory:
-        return PolicyMemory(jnp.zeros(spec.num_rows), empty_scale())
+        shares = sampling.empty_shares(spec.num_rows) if settings.policy_draw == "weights" else None
+        return PolicyMemory(jnp.zeros(spec.num_rows), empty_scale(), jnp.zeros(()), shares)
 
     period = settings.updates_per_refresh
     if settings.schedule == "joint":
@@ -341,6 +386,7 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
                 empty_advantages,
                 refresh_advantages,
                 policy_update,
+                draw_by_weight if settings.policy_draw == "weights" else draw_uniformly,
             ),
         )
 

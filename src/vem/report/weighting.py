@@ -15,7 +15,7 @@ import numpy as np
 
 from vem import weights
 from vem.algorithms import find_method
-from vem.algorithms.base import Spec, put_rows
+from vem.algorithms.base import put_rows, spec_of
 from vem.algorithms.settings import build, sweepable
 from vem.checkpoints import unflatten
 from vem.data import Dataset
@@ -50,7 +50,7 @@ def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.n
     method = find_method(run.config.algorithm)
     # A joint schedule fits the same advantages, only more often.
     settings = build(method.settings, {**run.config.settings, "schedule": "value-then-policy"})
-    spec = Spec(dataset.observation_size, dataset.action_size, dataset.num_rows)
+    spec = spec_of(dataset)
     algorithm = method.make(settings, spec, run.config.num_updates)
     stage = algorithm.stages[-1]
     raw = put_rows(dataset, reward_scale=settings.reward_scale, reward_shift=settings.reward_shift)
