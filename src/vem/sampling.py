@@ -44,6 +44,10 @@ def draw_rows(shares: Shares, count: int, key: jax.Array) -> jax.Array:
     # The draw stays strictly below the total, so that rounding cannot step past the last positive weight.
     at = jax.random.uniform(block_key, (count,)) * (BELOW_ONE * shares.blocks[-1])
     block = jnp.searchsorted(shares.blocks, at, side="right")
-    sums = shares.within[block]
-    at = jax.random.uniform(row_key, (count,)) * (BELOW_ONE * sums[:, -1])
-    return block * BLOCK + jnp.sum(sums <= at[:, None], axis=1)
+    first, sums = block * BLOCK, shares.within.reshape(-1)
+    at = jax.random.uniform(row_key, (count,)) * (BELOW_ONE * sums[first + BLOCK - 1])
+    row, step = first, BLOCK // 2
+    while step:  # The first row of the block whose running sum is above the draw, by halving.
+        row = jnp.where(sums[row + step - 1] <= at, row + step, row)
+        step //= 2
+    return row

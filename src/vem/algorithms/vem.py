@@ -56,7 +56,7 @@ class VEMSettings:
     schedule: Literal["value-then-policy", "joint"] = setting(
         "value-then-policy", "train values first and the policy after, or both together"
     )
-    value_updates: float = setting(0.25, "share of the updates that go to the values (value-then-policy)", "level")
+    value_updates: float = setting(0.5, "share of the updates that go to the values (value-then-policy)", "level")
     updates_per_refresh: int = setting(200, "updates between two refreshes of the memory", "positive")
     refresh: Literal["rolling", "full"] = setting(
         "rolling", "rolling recomputes as many rows as the updates between two refreshes cost, full all rows"
