@@ -76,6 +76,13 @@ def test_recomputed_weights_have_the_effective_sample_of_their_number(run):
         assert weighting.effective_share(found) == pytest.approx(expected, abs=0.02)
 
 
+def test_weights_of_some_rows_have_the_effective_sample_of_all(run):
+    some = weighting.sample_episodes(run.dataset, 120)
+    assert some.num_transitions < 0.6 * run.dataset.num_transitions
+    found = weighting.weight_function(run, some)(run.policies["seed0-expectile0.3"])
+    assert weighting.effective_share(found) == pytest.approx(typical_share(run.dataset.num_transitions), abs=0.02)
+
+
 def test_effective_share_of_known_weights():
     assert weighting.effective_share(np.full(7, 3.0)) == pytest.approx(1)
     assert weighting.effective_share(np.array([1.0, 0.0, 0.0, 0.0])) == pytest.approx(0.25)

@@ -17,7 +17,7 @@ METRICS = {
     "return_mean": ("mean planned return of a batch", "{reward}"),
     "policy_loss": ("policy loss", "nats"),
     "log_likelihood": ("log-likelihood of recorded actions", "nats"),
-    "effective_share": ("effective sample size", "share of a batch"),
+    "effective_share": ("effective sample size", "share of the rows"),
     "temperature": ("temperature of the weights", "unit of the advantage"),
 }
 """Metric → its name and unit on an axis."""

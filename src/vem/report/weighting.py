@@ -50,7 +50,11 @@ def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.n
     method = find_method(run.config.algorithm)
     # A joint schedule fits the same advantages, only more often.
     settings = build(method.settings, {**run.config.settings, "schedule": "value-then-policy"})
-    spec = spec_of(dataset)
+    whole = run.dataset or dataset
+    if settings.temperature is None and settings.effective_sample is None:
+        # The share of the rows that counts goes by the number of all rows, which may be more than are given here.
+        settings = dataclasses.replace(settings, effective_sample=weights.typical_share(whole.num_transitions))
+    spec = spec_of(whole)._replace(num_rows=dataset.num_rows)
     algorithm = method.make(settings, spec, run.config.num_updates)
     stage = algorithm.stages[-1]
     raw = put_rows(dataset, reward_scale=settings.reward_scale, reward_shift=settings.reward_shift)
@@ -67,7 +71,8 @@ def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.n
 
     def of_policy(policy: Policy) -> np.ndarray:
         own = policy.info.get("settings", {})
-        chosen = {name: own.get(name, getattr(settings, name)) for name in sweepable(type(settings))}
+        shared = {name: getattr(settings, name) for name in sweepable(type(settings))}
+        chosen = {name: value if own.get(name) is None else own[name] for name, value in shared.items()}
         swept = {name: jax.numpy.float32(value) for name, value in chosen.items() if value is not None}
         template = jax.eval_shape(lambda: algorithm.init(jax.random.key(0), swept)).critics
         tensors = {k.removeprefix("critics."): t for k, t in policy.tensors.items() if k.startswith("critics.")}
