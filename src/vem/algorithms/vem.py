@@ -168,7 +168,7 @@ def check(settings: VEMSettings) -> None:
     if settings.weight == "leaky-relu" and settings.drop_below is not None:
         raise SettingsError("drop-below sets weights to 0 and leaky-relu weights are negative there; leave one out")
     if settings.temperature is not None and settings.effective_sample is not None:
-        raise SettingsError("effective-sample sets the temperature; give one of the two and leave the other out")
+        raise SettingsError("effective-sample sets the temperature; give one of the two and set the other to none")
     if settings.weight == "leaky-relu" and settings.temperature is None:
         raise SettingsError("leaky-relu weights need a temperature, the inverse of the slope below 0; for example 1")
     if settings.policy_draw == "weights" and settings.schedule == "joint":
