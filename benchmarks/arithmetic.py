@@ -118,7 +118,8 @@ def _products(jaxpr: Any) -> float:
             left, result = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
             total += 2.0 * prod(result) * prod(left[axis] for axis in contracted)
         inner = [_products(part) for value in equation.params.values() for part in _programs(value)]
-        total += max(inner, default=0.0) if equation.primitive.name == "cond" else sum(inner)
+        repeats = equation.params["length"] if equation.primitive.name == "scan" else 1
+        total += max(inner, default=0.0) if equation.primitive.name == "cond" else repeats * sum(inner)
     return total
 
 
