@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -33,6 +35,20 @@ def run(dataset, members, **settings):
 
 def leaves(state, member=0):
     return [np.asarray(leaf[member]) for leaf in jax.tree.leaves(state)]
+
+
+def test_a_return_span_scales_rewards_and_values_keep_the_recorded_unit(dataset):
+    recorded = dataset.episode_returns
+    assert np.ptp(recorded) > 0
+    rows = put_rows(dataset, return_span=1000.0)
+    returns = np.add.reduceat(np.asarray(rows.rewards, np.float64), dataset.episode_starts)
+    np.testing.assert_allclose(np.ptp(returns), 1000, rtol=1e-5)
+    np.testing.assert_allclose(returns * float(rows.value_unit), recorded, rtol=1e-5)
+
+
+def test_a_return_span_leaves_data_whose_returns_are_all_equal(dataset):
+    equal = dataclasses.replace(dataset, rewards=np.zeros_like(dataset.rewards))
+    assert np.asarray(put_rows(equal, return_span=1000.0).rewards).tolist() == equal.rewards.tolist()
 
 
 def test_every_chunk_is_reported_once_and_stages_follow(dataset):

@@ -38,7 +38,14 @@ from vem.training import LONGEST_CHUNK, Member, Progress, Snapshot, start, train
 CONFIG_VERSION = 1
 SECONDS_PER_CHECKPOINT = 60.0
 NUM_METRIC_LINES = 1000
-ROW_SETTINGS = ("normalise_observations", "normalise_rewards", "reward_scale", "reward_shift", "discount")
+ROW_SETTINGS = (
+    "normalise_observations",
+    "normalise_rewards",
+    "reward_scale",
+    "reward_shift",
+    "return_span",
+    "discount",
+)
 """Settings of a method that change the rows it sees."""
 
 

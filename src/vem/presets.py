@@ -24,7 +24,7 @@ class Preset(NamedTuple):
     source: str
     """Where the numbers come from."""
     families: Mapping[str, dict[str, Any]] = MappingProxyType({})
-    """Settings that differ by task family, or by environment within it, put on top of ``settings``."""
+    """Settings that differ by task family, put on top of ``settings``."""
 
 
 _OURS = Preset({}, {}, "the settings' own defaults, chosen by hand in short trials (docs/results.md)")
@@ -101,13 +101,11 @@ _AUTHORS_VEM = Preset(
 _IQL = Preset(
     settings={},
     rules={},
-    source="the official program's configurations; reward scales make D4RL's medium returns span 1000, as it does",
+    source="the official program's configurations",
     families={
         "antmaze": {"expectile": 0.9, "inverse_temperature": 10.0, "reward_shift": -1.0},
         "adroit": {"expectile": 0.7, "inverse_temperature": 0.5, "policy_dropout": 0.1},
-        "halfcheetah": {"reward_scale": 0.178},
-        "hopper": {"reward_scale": 0.344},
-        "walker2d": {"reward_scale": 0.236},
+        "mujoco": {"return_span": 1000.0},
     },
 )
 
@@ -144,21 +142,21 @@ PRESETS: dict[str, dict[str, Preset]] = {
 }
 
 _FAMILIES = {
-    "vem/AntMaze": ("antmaze",),
-    "vem/PointMaze": ("antmaze",),
-    "vem/Adroit": ("adroit",),
-    "vem/HalfCheetah": ("mujoco", "halfcheetah"),
-    "vem/Hopper": ("mujoco", "hopper"),
-    "vem/Walker2d": ("mujoco", "walker2d"),
+    "vem/AntMaze": "antmaze",
+    "vem/PointMaze": "antmaze",
+    "vem/Adroit": "adroit",
+    "vem/HalfCheetah": "mujoco",
+    "vem/Hopper": "mujoco",
+    "vem/Walker2d": "mujoco",
 }
-"""Start of an environment's id → its families, later ones on top. The built-in mazes go with AntMaze: sparse goals."""
+"""Start of an environment's id → its family. The built-in mazes go with AntMaze: sparse goals."""
 
 
-def task_families(task: Task | None) -> tuple[str, ...]:
-    """The families whose settings apply to a task; none for a task that is not known."""
+def task_family(task: Task | None) -> str | None:
+    """The family whose settings apply to a task; none for a task that is not known."""
     if task is None:
-        return ()
-    return next((names for start, names in _FAMILIES.items() if task.environment.startswith(start)), ())
+        return None
+    return next((name for start, name in _FAMILIES.items() if task.environment.startswith(start)), None)
 
 
 def find_preset(algorithm: str, name: str, task: Task | None = None) -> Preset:
@@ -173,9 +171,7 @@ def find_preset(algorithm: str, name: str, task: Task | None = None) -> Preset:
     if name not in known:
         raise SettingsError(f"{algorithm} has no preset {name!r}; choose from {', '.join(known)}")
     preset = known[name]
-    settings = dict(preset.settings)
-    for family in task_families(task):
-        settings |= preset.families.get(family, {})
+    settings = preset.settings | preset.families.get(task_family(task) or "", {})
     if base == "vem" and name != "default" and task is not None and task.paper_expectile is not None:
         settings["expectile"] = task.paper_expectile
     return preset._replace(settings={**settings, **method.overrides})

@@ -123,12 +123,14 @@ def put_rows(
     normalise_rewards: bool = False,
     reward_scale: float = 1.0,
     reward_shift: float = 0.0,
+    return_span: float | None = None,
     discount: float = 0.99,
 ) -> Rows:
     """The dataset on the device.
 
     Rewards become scale·r + shift, and are then, if normalised, divided by the largest discounted return recorded,
-    so that values are of order 1 whatever the task's unit.
+    so that values are of order 1 whatever the task's unit; or, with a return span, divided so that the episodes'
+    undiscounted returns are this far apart at most.
     """
     low, high = (
         np.asarray(dataset.info.action_low, np.float32),
@@ -144,7 +146,10 @@ def put_rows(
     unit = 1.0
     if normalise_rewards:
         unit = float(np.abs(discounted_returns(rewards, dataset.valid, discount)).max()) or 1.0
-        rewards = rewards / np.float32(unit)
+    elif return_span is not None:
+        returns = np.add.reduceat(rewards.astype(np.float64), dataset.episode_starts)
+        unit = float(np.ptp(returns)) / return_span or 1.0
+    rewards = rewards / np.float32(unit)
     mean, deviation = (
         np.zeros(dataset.observation_size, np.float32),
         np.ones(dataset.observation_size, np.float32),

@@ -36,6 +36,7 @@ class IQLSettings:
     normalise_observations: bool = setting(False, "standardise observations (kept inside the policy)")
     reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
     reward_shift: float = setting(0.0, "")
+    return_span: float | None = setting(None, "rewards are scaled so that recorded returns span this", "positive")
 
 
 class IQLState(NamedTuple):

@@ -98,7 +98,7 @@ def _draw_metric(metric: str, series: list[Series], looks: list[Look], prefix: s
 
 
 def _reward_unit(series: list[Series]) -> str:
-    kinds = {bool(one.settings.get("normalise_rewards")) for one in series}
+    kinds = {bool(one.settings.get("normalise_rewards") or one.settings.get("return_span")) for one in series}
     return "reward of each run" if len(kinds) > 1 else "normalised reward" if True in kinds else "reward"
 
 
