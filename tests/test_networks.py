@@ -4,7 +4,16 @@ import numpy as np
 import optax
 import pytest
 
-from vem.networks import Layer, apply_network, apply_networks, descend, init_network, init_networks, move_targets
+from vem.networks import (
+    Layer,
+    apply_network,
+    apply_networks,
+    descend,
+    gradient_in_tiles,
+    init_network,
+    init_networks,
+    move_targets,
+)
 
 KEY = jax.random.key(0)
 
@@ -69,3 +78,29 @@ def test_descend_steps_against_the_gradient():
     optimiser = optax.sgd(0.5)
     parameters, _ = descend(optimiser, jnp.asarray(2.0), optimiser.init(jnp.asarray(1.0)), jnp.asarray(1.0))
     assert float(parameters) == 0.0
+
+
+def test_a_batch_of_two_axes_is_a_longer_batch():
+    network = init_network(KEY, (3, 8, 2))
+    inputs = jax.random.normal(KEY, (4, 5, 3))
+    outputs = apply_network(network, inputs)
+    assert outputs.shape == (4, 5, 2)
+    np.testing.assert_array_equal(outputs.reshape(20, 2), apply_network(network, inputs.reshape(20, 3)))
+
+
+@pytest.mark.parametrize(("num_rows", "tile", "num_tiles"), [(12, 4, 3), (12, 5, 3), (7, 4, 7), (6, 100, 1), (1, 1, 1)])
+def test_the_gradient_in_tiles_is_that_of_all_rows(num_rows, tile, num_tiles):
+    network = init_network(KEY, (3, 8, 1))
+    rows = (jax.random.normal(KEY, (num_rows, 3)), jnp.arange(num_rows, dtype=jnp.float32))
+
+    def loss(network, rows):
+        inputs, goals = rows
+        errors = (apply_network(network, inputs)[:, 0] - goals) ** 2
+        return errors.mean(), errors
+
+    whole, errors = jax.grad(loss, has_aux=True)(network, rows)
+    tiled, errors_of_tiles = gradient_in_tiles(loss, network, rows, tile)
+    assert errors_of_tiles.shape == (num_tiles, num_rows // num_tiles)
+    np.testing.assert_allclose(errors_of_tiles.ravel(), errors, rtol=1e-5)
+    for ours, theirs in zip(jax.tree.leaves(tiled), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)

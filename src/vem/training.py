@@ -73,7 +73,8 @@ def train(
 ) -> Iterator[Progress]:
     """Train from ``snapshot`` to the end, yielding after each chunk.
 
-    Raises DivergenceError when a metric stops being finite or ``value_largest`` exceeds ``largest_value``.
+    Raises DivergenceError when a metric stops being finite, ``value_largest`` exceeds ``largest_value``, or every row
+    of the policy has weight 0.
     """
     keys = _keys(members)
     num_updates = sum(stage.num_updates for stage in algorithm.stages)
@@ -146,6 +147,12 @@ def _empty(stage: Stage, num_members: int) -> Memory:
 def _check(
     metrics: dict[str, np.ndarray], members: Sequence[Member], stage: Stage, updates: int, largest: float
 ) -> None:
+    unweighted = np.flatnonzero(~(metrics.get("effective_share", np.ones(1)) > 0))
+    if unweighted.size:
+        raise DivergenceError(
+            f"the policy of {members[int(unweighted[0])].name} has no row to learn from at update {updates}: all "
+            "weights are 0; set --drop-below lower or leave it out, or raise the temperature"
+        )
     for name, values in metrics.items():
         broken = np.flatnonzero(~np.isfinite(values) | ((values > largest) if name == "value_largest" else False))
         if broken.size:
