@@ -112,6 +112,8 @@ def _figures(
     }
     if (peer := best.get(("d3rlpy", name))) is not None:
         figures["d3rlpy_updates_per_second"] = 1 / peer
+        # Its update is that of the last stage, where there are several.
+        figures["d3rlpy_share_of_sgemm"] = 1e6 * stages[list(shares)[-1]]["needed_megaflops"] / peer / sgemm
         figures["times_d3rlpy"] = {_label(count): peer / value for count, value in seconds.items()}
     return figures
 

@@ -75,13 +75,13 @@ def test_the_table_of_speeds_by_hand(tables, tmp_path):
     rates = {"one_seed": 400.0, "3_seeds": 1200.4}
     bail = {"updates_per_second": rates, "stages": {"envelope": stage, "clone": {**stage, "done_over_needed": 1.4}}}
     iql = {"updates_per_second": rates, "stages": {"joint": stage}, "d3rlpy_updates_per_second": 60.0}
-    iql["times_d3rlpy"] = {"one_seed": 6.7, "3_seeds": 20.0}
+    iql |= {"times_d3rlpy": {"one_seed": 6.7, "3_seeds": 20.0}, "d3rlpy_share_of_sgemm": 0.016}
     path = tmp_path / "peers.json"
     assert tables.speed_table(path) == ""
     path.write_text(json.dumps({"methods": {"bail": bail, "iql": iql}}))
     assert tables.speed_table(path).splitlines()[2:] == [
-        "| bail | 400 | 1,200 |  |  | 31 / 31 | 1.00 / 1.40 |",
-        "| iql | 400 | 1,200 | 60 | 20.0 | 31 | 1.00 |",
+        "| bail | 400 | 1,200 |  |  |  | 31 / 31 | 1.00 / 1.40 |",
+        "| iql | 400 | 1,200 | 60 | 20.0 | 2 | 31 | 1.00 |",
     ]
 
 
