@@ -113,6 +113,18 @@ def test_bail_keeps_the_wanted_share(rows, spec):
     assert float(scores[rows.drawable][kept].min()) >= float(scores[rows.drawable][~kept].max())
 
 
+@pytest.mark.parametrize(
+    ("num_above", "num_tied", "expected"), [(4, 36, 4), (4, 8, 12), (0, 40, 40), (0, 36, 36), (10, 30, 10)]
+)
+def test_bail_keeps_or_leaves_ties_together(rows, spec, num_above, num_tied, expected):
+    """10 of 40 rows are wanted; some score 1, some 0, which are level at the border, the others −1."""
+    assert NUM_STEPS == 40
+    scores = np.full(spec.num_rows, -1.0, np.float32)
+    scores[np.asarray(rows.drawable)[: num_above + num_tied]] = 0
+    scores[np.asarray(rows.drawable)[:num_above]] = 1
+    assert int(bail.select(jnp.asarray(scores), rows, 0.25)[rows.drawable].sum()) == expected
+
+
 def test_bcq_em_of_one_step_has_the_target_of_bcq(rows, spec):
     small = {"generator_hidden": (8,), "value_hidden": (8,), "policy_hidden": (8,), "generator_rate": 1e-12}
     episodic = bcq.make_episodic(bcq.BCQEMSettings(num_plan_steps=1, **small), spec, 1)

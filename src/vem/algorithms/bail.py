@@ -64,8 +64,16 @@ def closeness(returns: jax.Array, values: jax.Array) -> jax.Array:
 
 
 def select(scores: jax.Array, rows: Rows, kept: float) -> jax.Array:
-    """For each row whether it is among the best ``kept`` share of the drawable rows."""
-    return scores >= jnp.quantile(scores[rows.drawable], 1 - kept)
+    """For each row whether it is among the best ``kept`` share of the drawable rows.
+
+    Rows level with the last of them are all kept or all left out, whichever comes nearer to the share: with sparse
+    rewards most rows have G = 0, and keeping those would be cloning everything.
+    """
+    drawn = scores[rows.drawable]
+    border = jnp.quantile(drawn, 1 - kept)
+    with_ties, without = jnp.mean(drawn >= border), jnp.mean(drawn > border)
+    is_tied = (without > 0) & (kept - without < with_ties - kept)
+    return jnp.where(is_tied, scores > border, scores >= border)
 
 
 def make(settings: BAILSettings, spec: Spec, num_updates: int) -> Algorithm:
