@@ -90,6 +90,21 @@ def test_bcq_takes_the_best_of_its_candidates():
     assert many.std() > 0.1, "with a key every observation has latents of its own"
 
 
+def test_bcq_values_a_state_by_the_best_of_ten_candidates():
+    latents = np.clip(np.random.default_rng(0).standard_normal((10, 1), dtype=np.float32), -0.5, 0.5)
+    many = np.full((2500, 1), 3.0)  # more than are valued at a time
+    best = np.tanh(latents).max() + 0.1
+    np.testing.assert_allclose(bcq_policy(num_actions=1).value(many), 10 * best, rtol=1e-5)
+    assert bcq_policy().value(many[0]).shape == ()
+
+
+def test_a_learnt_q_values_a_state_by_the_mean_action():
+    critics = [layer([[[10.0], [1.0]], [[0.0], [3.0]]], [[0.0], [0.0]])]
+    policy = make("deterministic", actor=[layer([[1.0]], [0.0])], action_critics=critics)
+    # s = (3 − 1)/2 = 1, a = tanh(1): the mean of 10·s + a and 3·a, in the unit 10
+    assert float(policy.value(np.asarray([3.0]))) == pytest.approx(10 * (10 + 4 * np.tanh(1)) / 2, rel=1e-6)
+
+
 @pytest.mark.parametrize("observations", [np.zeros(2), np.zeros((3, 2)), np.zeros((1, 1, 1)), np.asarray([np.nan])])
 def test_refuses_observations_it_cannot_read(gaussian, observations):
     with pytest.raises(RunError):

@@ -17,6 +17,8 @@ from vem.errors import RunError
 
 FORMAT = "vem-policy"
 VERSION = 1
+SLICE_ROWS = 1024
+"""Observations valued at a time: BCQ makes ten of each."""
 
 Tensors = dict[str, np.ndarray]
 
@@ -43,7 +45,7 @@ class Policy:
     @property
     def has_value(self) -> bool:
         """Whether ``value`` is available."""
-        return any(name.startswith("critics.") for name in self.tensors)
+        return any(f"{name}.0.weight" in self.tensors for name in VALUES)
 
     def act(self, observations: np.ndarray, key: int | np.random.Generator | None = None) -> np.ndarray:
         """Actions for one observation or a batch of them: the mean action, or a sample if a key (seed) is given."""
@@ -55,11 +57,16 @@ class Policy:
         return actions[0] if single else actions
 
     def value(self, observations: np.ndarray) -> np.ndarray:
-        """V(s), the mean over critics, in the units of the training rewards: a scalar or one entry an observation."""
+        """V(s) in the units of the training rewards: a scalar or one entry an observation.
+
+        The mean over critics. Methods that learn Q have that of their mean action; BCQ the best of ten generated ones.
+        """
         if not self.has_value:
             raise RunError(f"a {self.info.get('algorithm', self.kind)} policy has no state values")
         inputs, single = self._inputs(observations)
-        values = stacked_networks(self.tensors, "critics", inputs).mean(0) * self.tensors["value_unit"]
+        value = next(value for name, value in VALUES.items() if f"{name}.0.weight" in self.tensors)
+        slices = [inputs[start : start + SLICE_ROWS] for start in range(0, len(inputs), SLICE_ROWS)]
+        values = np.concatenate([value(self, part) for part in slices]) * self.tensors["value_unit"]
         return values[0] if single else values
 
     def _inputs(self, observations: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -166,8 +173,15 @@ def _tanh_gaussian(tensors: Tensors, inputs: np.ndarray, generator: np.random.Ge
 
 def _bcq(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
     """The best of several generated and perturbed actions; without a key always from the same latents."""
-    num_actions, count = int(tensors["num_actions"].item()), len(inputs)
-    size = tensors["decoder.0.weight"].shape[0] - inputs.shape[-1]
+    actions, values = _bcq_candidates(tensors, inputs, int(tensors["num_actions"].item()), generator)
+    return actions[np.arange(len(inputs)), values.argmax(axis=1)]
+
+
+def _bcq_candidates(
+    tensors: Tensors, inputs: np.ndarray, num_actions: int, generator: np.random.Generator | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Generated and perturbed actions of each row, (rows, candidates, size), and their Q."""
+    count, size = len(inputs), tensors["decoder.0.weight"].shape[0] - inputs.shape[-1]
     if generator is None:
         latents = np.random.default_rng(0).standard_normal((1, num_actions, size), dtype=np.float32)
     else:
@@ -177,8 +191,7 @@ def _bcq(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | 
     actions = np.tanh(network(tensors, "decoder", np.concatenate([repeated, latents], axis=-1)))
     moves = np.tanh(network(tensors, "perturbation", np.concatenate([repeated, actions], axis=-1)))
     actions = np.clip(actions + tensors["limit"] * moves, -1, 1)
-    values = network(tensors, "chooser", np.concatenate([repeated, actions], axis=-1))[..., 0]
-    return actions[np.arange(count), values.argmax(axis=1)]
+    return actions, network(tensors, "chooser", np.concatenate([repeated, actions], axis=-1))[..., 0]
 
 
 ACTORS: dict[str, Callable[[Tensors, np.ndarray, np.random.Generator | None], np.ndarray]] = {
@@ -188,3 +201,24 @@ ACTORS: dict[str, Callable[[Tensors, np.ndarray, np.random.Generator | None], np
     "bcq": _bcq,
 }
 """How each kind of policy acts: (tensors, normalised observations, generator or None) → actions in ±1 units."""
+
+
+def _value_of_states(policy: Policy, inputs: np.ndarray) -> np.ndarray:
+    return stacked_networks(policy.tensors, "critics", inputs).mean(0)
+
+
+def _value_of_mean_action(policy: Policy, inputs: np.ndarray) -> np.ndarray:
+    actions = ACTORS[policy.kind](policy.tensors, inputs, None)
+    return stacked_networks(policy.tensors, "action_critics", np.concatenate([inputs, actions], axis=-1)).mean(0)
+
+
+def _value_of_candidates(policy: Policy, inputs: np.ndarray) -> np.ndarray:
+    return _bcq_candidates(policy.tensors, inputs, 10, None)[1].max(axis=1)
+
+
+VALUES: dict[str, Callable[[Policy, np.ndarray], np.ndarray]] = {
+    "critics": _value_of_states,
+    "action_critics": _value_of_mean_action,
+    "chooser": _value_of_candidates,
+}
+"""What a policy file holds → V of normalised observations."""

@@ -148,10 +148,14 @@ def test_numpy_acts_as_the_networks_do(trial):
     inputs = trial.run.rows.observe(jnp.asarray(OBSERVATIONS))
     expected = 2 * jax_action(trial.run.algorithm.policy_kind, parameters, inputs)
     np.testing.assert_allclose(trial.run.policy.act(OBSERVATIONS), expected, atol=1e-5)
+    values = None
     if "critics" in parameters:
         values = apply_networks(parameters["critics"], inputs).mean(0) * trial.run.rows.value_unit
+    if "action_critics" in parameters:
+        values = apply_networks(parameters["action_critics"], bcq.join(inputs, expected / 2)).mean(0)
+    if values is not None:
         np.testing.assert_allclose(trial.run.policy.value(OBSERVATIONS), values, rtol=1e-5, atol=1e-5)
-    assert trial.run.policy.has_value == ("critics" in parameters)
+    assert trial.run.policy.has_value == (trial.run.config.algorithm != "bc")
 
 
 def test_vmapped_seeds_equal_separate_seeds(trial):

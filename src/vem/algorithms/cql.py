@@ -205,6 +205,7 @@ def make(settings: CQLSettings, spec: Spec, num_updates: int) -> Algorithm:
         stages = (stage("cloning", num_cloning, True), *stages)
 
     def export(state: CQLState) -> dict[str, Any]:
-        return {"actor": state.actor, "log_std_bounds": jnp.asarray(LOG_STD_BOUNDS)}
+        bounds = jnp.asarray(LOG_STD_BOUNDS)
+        return {"actor": state.actor, "log_std_bounds": bounds, "action_critics": state.critics}
 
     return Algorithm("cql", init, stages, export, "tanh-gaussian")

@@ -107,7 +107,7 @@ def make(settings: TD3BCSettings, spec: Spec, num_updates: int) -> Algorithm:
         return state, critic_metrics | policy_metrics
 
     def export(state: TD3BCState) -> dict[str, Any]:
-        return {"actor": state.actor}
+        return {"actor": state.actor, "action_critics": state.critics}
 
     stage = Stage("joint", num_updates, None, settings.batch_size, no_memory, no_refresh, update)
     return Algorithm("td3bc", init, (stage,), export, "deterministic")
