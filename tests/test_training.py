@@ -51,7 +51,7 @@ def test_a_return_span_leaves_data_whose_returns_are_all_equal(dataset):
     assert np.asarray(put_rows(equal, return_span=1000.0).rewards).tolist() == equal.rewards.tolist()
 
 
-@pytest.mark.parametrize("settings", [{}, {"policy_draw": "uniform", "weight": "exponential"}])
+@pytest.mark.parametrize("settings", [{}, {"policy_draw": "uniform"}])
 def test_a_policy_without_a_row_to_learn_from_is_an_error_that_names_the_setting(dataset, settings):
     with pytest.raises(DivergenceError, match=r"seed4 has no row to learn from .* --drop-below"):
         run(dataset, [Member(4, {})], drop_below=1e6, **settings)

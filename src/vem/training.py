@@ -73,8 +73,8 @@ def train(
 ) -> Iterator[Progress]:
     """Train from ``snapshot`` to the end, yielding after each chunk.
 
-    Raises DivergenceError when a metric stops being finite, ``value_largest`` exceeds ``largest_value``, or every row
-    of the policy has weight 0.
+    Raises DivergenceError when a metric stops being finite, ``value_largest`` exceeds ``largest_value``, or the
+    weights of the policy's rows sum to 0.
     """
     keys = _keys(members)
     num_updates = sum(stage.num_updates for stage in algorithm.stages)
@@ -147,7 +147,7 @@ def _empty(stage: Stage, num_members: int) -> Memory:
 def _check(
     metrics: dict[str, np.ndarray], members: Sequence[Member], stage: Stage, updates: int, largest: float
 ) -> None:
-    unweighted = np.flatnonzero(~(metrics.get("effective_share", np.ones(1)) > 0))
+    unweighted = np.flatnonzero(np.isnan(metrics.get("effective_share", np.ones(1))))
     if unweighted.size:
         raise DivergenceError(
             f"the policy of {members[int(unweighted[0])].name} has no row to learn from at update {updates}: all "
