@@ -16,7 +16,7 @@ import numpy as np
 from vem import envs
 from vem.data.mazes import record_maze
 from vem.envs.waypoints import WaypointBehaviour
-from vem.scores import normalised_score, task_of_environment
+from vem.tasks import normalised_score, task_of_environment
 
 RESULTS = Path(__file__).parent / "results" / "environments.json"
 NUM_STEPS = 1000

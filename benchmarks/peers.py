@@ -25,9 +25,9 @@ from arithmetic import NEEDED, done_flops, needed_flops
 from speed import make_dataset, sgemm_rate
 from vem.algorithms import METHODS
 from vem.algorithms.base import Rows, Spec, put_rows, spec_of
-from vem.algorithms.settings import build, sweepable
+from vem.algorithms.config import build, sweepable
 from vem.data import Dataset
-from vem.training import Member, compile_chunk, start
+from vem.runs.loop import Member, compile_chunk, start
 
 NUM_SEEDS = 3
 RUN_UPDATES = 100_000

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from vem.algorithms import METHODS
-from vem.evaluation import read_records
-from vem.experiment import read_config
-from vem.scores import TASKS
+from vem.evaluation.evaluate import read_records
+from vem.runs.run import read_config
+from vem.tasks import TASKS
 
 RECORDS = Path(__file__).resolve().parent / "results" / "scores"
 RECORD_VERSION = 1

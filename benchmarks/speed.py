@@ -78,9 +78,9 @@ class Stage:
         import jax
 
         from vem.algorithms.base import put_rows, spec_of
-        from vem.algorithms.settings import build
+        from vem.algorithms.config import build
         from vem.algorithms.vem import VEMSettings, make
-        from vem.training import Member, compile_chunk, start
+        from vem.runs.loop import Member, compile_chunk, start
 
         chosen = {
             "schedule": "joint",
@@ -111,7 +111,7 @@ class Stage:
 def plan_seconds(stage: Stage) -> float:
     import jax
 
-    from vem import memory
+    from vem.core import memory
 
     rows = stage.rows
     steps = memory.Steps(rows.rewards, 0.99 * rows.continues, rows.valid)
@@ -188,7 +188,7 @@ def measure_memory(num_rows: int) -> None:
             os._exit(0)
         os.waitpid(child, 0)
         from vem.data import load
-        from vem.experiment import create_run, make_config
+        from vem.runs.run import create_run, make_config
 
         dataset = load(path, teleports="keep")
         config = make_config(str(path), num_updates=1000, settings={"batch_size": BATCH_SIZE})

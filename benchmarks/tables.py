@@ -17,9 +17,9 @@ from typing import Any
 
 from score_records import Record, collect, column_of, index, read_all
 from vem.algorithms import METHODS
-from vem.comparison import mark_best
-from vem.scores import TASKS
-from vem.statistics import Spread
+from vem.compare.cells import mark_best
+from vem.evaluation.statistics import Spread
+from vem.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = (ROOT / "docs" / "results.md", ROOT / "README.md")

@@ -131,7 +131,7 @@ def constant_policy(value=5.0, sizes=(2, 1), member="seed0", **settings) -> Poli
 def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name="own-data", policies=True, **config):
     """A run directory as training leaves it, with constant policies; returns its path."""
     from vem.data import from_arrays
-    from vem.experiment import create_run, make_config
+    from vem.runs.run import create_run, make_config
 
     rng = np.random.default_rng(0)
     dataset = from_arrays(

@@ -14,7 +14,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from vem.algorithms import METHODS
 from vem.data import Dataset, from_arrays
-from vem.experiment import Run, create_run, make_config
+from vem.runs.run import Run, create_run, make_config
 
 NUM_UPDATES = 10
 TINY = {

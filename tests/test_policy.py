@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from vem.checkpoints import write_tensors
 from vem.errors import RunError
 from vem.policy import ACTORS, FORMAT, VERSION, Policy, load_policy, make_policy
+from vem.storage import write_tensors
 
 BOUNDS = (np.asarray([-2.0]), np.asarray([4.0]))
 NORMALISER = (np.asarray([1.0]), np.asarray([2.0]))

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from vem.api import resume, train
     from vem.data import Dataset, describe, from_arrays, load
     from vem.errors import VemError
-    from vem.experiment import Run
     from vem.policy import Policy, load_policy
+    from vem.runs.run import Run
 
 _PLACES = {
     "Dataset": "vem.data",
     "Policy": "vem.policy",
-    "Run": "vem.experiment",
+    "Run": "vem.runs.run",
     "VemError": "vem.errors",
     "describe": "vem.data",
     "from_arrays": "vem.data",

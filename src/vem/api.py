@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vem.data import Dataset
-from vem.experiment import Run, create_run, make_config, resume_run
+from vem.runs.run import Run, create_run, make_config, resume_run
 
 RULES = ("split", "time_limit", "teleports", "repeat_terminals")
 """The reading rules that a resumed run gives to ``vem.load`` again."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vem.checkpoints import flatten, read_tensors, write_tensors
 from vem.errors import RunError
+from vem.storage import flatten, read_tensors, write_tensors
 
 FORMAT = "vem-policy"
 VERSION = 1

@@ -1,10 +1,10 @@
 import pytest
 
 from vem.algorithms import METHODS, find_method
-from vem.algorithms.settings import build
+from vem.algorithms.config import build
+from vem.algorithms.presets import PRESETS, find_preset
 from vem.errors import SettingsError
-from vem.presets import PRESETS, find_preset
-from vem.scores import TASKS, find_task
+from vem.tasks import TASKS, find_task
 
 
 @pytest.mark.parametrize("algorithm", METHODS)

@@ -10,11 +10,11 @@ import pytest
 from small_runs import tiny_dataset, tiny_settings
 from vem.algorithms import vem
 from vem.algorithms.base import Spec, put_rows, spec_of
-from vem.algorithms.settings import build
+from vem.algorithms.config import build
+from vem.algorithms.presets import find_preset
 from vem.data import from_arrays
 from vem.errors import SettingsError
-from vem.experiment import create_run, make_config
-from vem.presets import find_preset
+from vem.runs.run import create_run, make_config
 
 # Each plan, order, loss, schedule, weight, advantage, number of critics and refresh occurs at least once.
 COMBINATIONS = {

@@ -10,7 +10,7 @@ import pytest
 from comparison_cases import FLAGS, write_data
 from vem.cli import main
 from vem.cli.compare import parse_settings, parse_steps
-from vem.cli.jobs import share_cores
+from vem.compare.jobs import share_cores
 
 
 @pytest.fixture(scope="module")

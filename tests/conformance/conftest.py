@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from small_runs import OWN_METHODS, make_run, quick_compilation, shape_of
-from vem import training
-from vem.experiment import Run
+from vem.runs import loop
+from vem.runs.run import Run
 
 
 class Trial(NamedTuple):
@@ -31,8 +31,8 @@ class Trial(NamedTuple):
 def one_program(tmp_path_factory):
     """Every stage is compiled once for all trainings of the module, in chunks of at most 3 updates."""
     with quick_compilation(tmp_path_factory.getbasetemp() / "programs"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "compile_chunk", cache(training.compile_chunk))
-        patch.setattr(training, "LONGEST_CHUNK", 3)
+        patch.setattr(loop, "compile_chunk", cache(loop.compile_chunk))
+        patch.setattr(loop, "LONGEST_CHUNK", 3)
         yield
 
 

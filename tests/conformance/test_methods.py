@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from small_runs import NUM_UPDATES, bits, make_run, shape_of, tiny_dataset
-from vem import training
 from vem.algorithms import METHODS, bcq
 from vem.algorithms.base import draw_batch
-from vem.algorithms.settings import sweepable
-from vem.distributions import policy_mean
-from vem.experiment import resume_run
-from vem.networks import apply_network, apply_networks
+from vem.algorithms.config import sweepable
+from vem.core.distributions import policy_mean
+from vem.core.networks import apply_network, apply_networks
 from vem.policy import load_policy
-from vem.training import Member, start, train
+from vem.runs import loop
+from vem.runs.loop import Member, start, train
+from vem.runs.run import resume_run
 
 OBSERVATIONS = np.random.default_rng(5).standard_normal((6, 3)).astype(np.float32)
 
@@ -57,7 +57,7 @@ def test_training_changes_the_policy(trial):
 def test_compiles_once_for_each_stage(trial):
     assert len(trial.chunks) > len(trial.run.algorithm.stages)
     for stage in trial.run.algorithm.stages:
-        assert training.compile_chunk(stage)._cache_size() == 1
+        assert loop.compile_chunk(stage)._cache_size() == 1
 
 
 def test_same_seed_same_bits(trial):
@@ -80,7 +80,7 @@ def test_swept_settings_are_traced(trial):
         original = bits(jax.tree.map(lambda leaf: leaf[0], trial.state._replace(swept={})))
         assert all(np.array_equal(a, b) for a, b in zip(halves[0], original, strict=True)), name
     for stage in trial.run.algorithm.stages:
-        assert training.compile_chunk(stage)._cache_size() == 1
+        assert loop.compile_chunk(stage)._cache_size() == 1
 
 
 def test_stop_and_resume_equals_never_stopping(trial, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vem import envs
-from vem.scores import find_task, normalised_score
+from vem.tasks import find_task, normalised_score
 
 CLASSES = {
     "hopper": ("hopper_v4", "HopperEnv"),

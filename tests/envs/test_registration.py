@@ -9,7 +9,7 @@ import pytest
 
 from vem import envs
 from vem.errors import SimulatorError
-from vem.scores import TASKS
+from vem.tasks import TASKS
 
 SOURCE = Path(__file__).parents[2] / "src"
 

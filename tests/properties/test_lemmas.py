@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vem.losses import expectile_step
-from vem.tabular import operators
-from vem.tabular.analysis import contraction_rate, distance, fixed_point, random_pairs
-from vem.tabular.mdp import (
+from vem.core.losses import expectile_step
+from vem.theory import operators
+from vem.theory.analysis import contraction_rate, distance, fixed_point, random_pairs
+from vem.theory.mdp import (
     MDP,
     action_values,
     deterministic_transitions,

@@ -3,13 +3,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vem.episode import EpisodeRecord
+from vem.core.advantages import typical_share
+from vem.evaluation.rollout import EpisodeRecord
 from vem.report import landscape, weighting
 from vem.report.curves import draw_curves
 from vem.report.records import label_runs, read_run
 from vem.report.style import looks
 from vem.report.table import other_rows, score_row
-from vem.weights import typical_share
 
 
 @pytest.fixture(scope="module")

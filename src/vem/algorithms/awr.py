@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem import memory, weights
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
-from vem.algorithms.settings import setting
-from vem.distributions import log_likelihood, policy_mean
-from vem.networks import Network, apply_networks, descend, init_network, init_networks
+from vem.algorithms.config import setting
+from vem.core import advantages, memory
+from vem.core.distributions import log_likelihood, policy_mean
+from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
 SLICE_ROWS = 4096
 
@@ -86,8 +86,8 @@ def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
         values = memory.refresh_values(value_rows, rows.observations, blank, 0, num_slices, SLICE_ROWS)
         steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
         returns = memory.lambda_return(values, steps, settings.decay)
-        advantages = (returns - values)[0, rows.drawable]
-        return state, AWRMemory(returns[0], advantages.mean(), jnp.maximum(advantages.std(), 1e-5))
+        adv = (returns - values)[0, rows.drawable]
+        return state, AWRMemory(returns[0], adv.mean(), jnp.maximum(adv.std(), 1e-5))
 
     def update(state: AWRState, memory: AWRMemory, batch: Batch, key: jax.Array) -> tuple[AWRState, Metrics]:
         returns = memory.returns[batch.rows]
@@ -98,8 +98,8 @@ def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
 
         (value_error, values), gradient = jax.value_and_grad(value_loss, has_aux=True)(state.critic)
         critic, value_moments = descend(value_optimiser, gradient, state.value_optimiser, state.critic)
-        advantages = (returns - values - memory.mean) / memory.deviation
-        weight = weights.exponential_weights(advantages, state.swept["temperature"], settings.largest_weight)
+        adv = (returns - values - memory.mean) / memory.deviation
+        weight = advantages.exponential_weights(adv, state.swept["temperature"], settings.largest_weight)
 
         def policy_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
             mean = policy_mean(actor, batch.observations)
@@ -115,7 +115,7 @@ def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
             "return_mean": returns.mean(),
             "policy_loss": policy_error,
             "log_likelihood": likelihood,
-            "effective_share": weights.effective_share(weight),
+            "effective_share": advantages.effective_share(weight),
         }
         return AWRState(critic, actor, value_moments, policy_moments, state.swept), metrics
 

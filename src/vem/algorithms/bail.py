@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem import memory
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
-from vem.algorithms.settings import setting
-from vem.distributions import policy_mean
-from vem.networks import Network, apply_networks, descend, init_network, init_networks
+from vem.algorithms.config import setting
+from vem.core import memory
+from vem.core.distributions import policy_mean
+from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
 SLICE_ROWS = 4096
 LEAST_VALUE = 0.01

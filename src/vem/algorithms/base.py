@@ -1,4 +1,4 @@
-"""What a method is: a NamedTuple of pure functions over arrays, run by ``vem.training``."""
+"""What a method is: a NamedTuple of pure functions over arrays, run by ``vem.runs.loop``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vem import memory
+from vem.core import memory
 from vem.data.dataset import Dataset
 
 State = Any

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.settings import setting
-from vem.distributions import log_deviation, log_likelihood, policy_mean
-from vem.networks import Network, decayed, descend, init_network
+from vem.algorithms.config import setting
+from vem.core.distributions import log_deviation, log_likelihood, policy_mean
+from vem.core.networks import Network, decayed, descend, init_network
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem import memory
 from vem.algorithms.base import Algorithm, Batch, Memory, Metrics, Rows, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.settings import setting
-from vem.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, move_targets
+from vem.algorithms.config import setting
+from vem.core import memory
+from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, move_targets
 
 SLICE_ROWS = 1024
 LARGEST_LATENT = 0.5

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.settings import setting
-from vem.distributions import sample_tanh_gaussian, tanh_gaussian_log_likelihood
-from vem.networks import (
+from vem.algorithms.config import setting
+from vem.core.distributions import sample_tanh_gaussian, tanh_gaussian_log_likelihood
+from vem.core.networks import (
     Network,
     apply_network,
     apply_networks,
@@ -32,7 +32,7 @@ TILE_INPUTS = 480
 
 @dataclass(frozen=True)
 class CQLSettings:
-    """The official settings for MuJoCo; ``vem.presets`` holds those of the other task families."""
+    """The official settings for MuJoCo; ``vem.algorithms.presets`` holds those of the other task families."""
 
     conservative_weight: float = setting(5.0, "weight of the conservative term", "not negative", sweep=True)
     lagrange_threshold: float | None = setting(

@@ -9,16 +9,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem import losses, weights
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.settings import setting
-from vem.distributions import log_likelihood, policy_mean
-from vem.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
+from vem.algorithms.config import setting
+from vem.core import advantages, losses
+from vem.core.distributions import log_likelihood, policy_mean
+from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
 
 
 @dataclass(frozen=True)
 class IQLSettings:
-    """The official settings for MuJoCo; ``vem.presets`` holds those of the other task families."""
+    """The official settings for MuJoCo; ``vem.algorithms.presets`` holds those of the other task families."""
 
     expectile: float = setting(0.7, "τ: toward 1, V is the best recorded action's value", "level", sweep=True)
     inverse_temperature: float = setting(3.0, "β: rows are weighted by exp(β·A)", "not negative", sweep=True)
@@ -96,7 +96,7 @@ def make(settings: IQLSettings, spec: Spec, num_updates: int) -> Algorithm:
 
         estimates = apply_networks(values, batch.observations)[0]
         temperature = 1 / jnp.maximum(state.swept["inverse_temperature"], 1e-8)
-        weight = weights.exponential_weights(recorded - estimates, temperature, settings.largest_weight)
+        weight = advantages.exponential_weights(recorded - estimates, temperature, settings.largest_weight)
 
         def policy_loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
             actor, free = parameters
@@ -123,7 +123,7 @@ def make(settings: IQLSettings, spec: Spec, num_updates: int) -> Algorithm:
             "critic_loss": critic_error,
             "policy_loss": policy_error,
             "log_likelihood": likelihood,
-            "effective_share": weights.effective_share(weight),
+            "effective_share": advantages.effective_share(weight),
         }
         moments = (value_moments, critic_moments, policy_moments)
         return IQLState(values, critics, targets, actor, free, *moments, state.swept), metrics

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.settings import setting
-from vem.distributions import policy_mean
-from vem.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
+from vem.algorithms.config import setting
+from vem.core.distributions import policy_mean
+from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vem.comparison import Cell, Result
+    from vem.compare.cells import Cell, Result
 
 EXAMPLES = """examples:
   vem compare pointmaze-umaze --algorithms vem,bc,iql --steps 10000
@@ -58,7 +58,7 @@ def register(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what is left of the cells, print the table and write the report."""
-    from vem.comparison import read_results
+    from vem.compare.cells import read_results
     from vem.errors import SettingsError
 
     for name in ("jobs", "episodes", "evaluate_every"):
@@ -89,7 +89,7 @@ def finish_cells(
     cells: Sequence[Cell], options: argparse.Namespace, say: Callable[[str], None]
 ) -> tuple[int, str | None]:
     """Run what is left of the cells and write the report: the exit code, and the page if there is one."""
-    from vem.comparison import check_cells, read_failure, read_results
+    from vem.compare.cells import check_cells, read_failure, read_results
 
     states = check_cells(cells, options.episodes)
     left = [cell for cell in cells if states[cell.name] != "done"]
@@ -108,8 +108,8 @@ def finish_cells(
 
 def cells_of(options: argparse.Namespace, datasets: Sequence[str], algorithms: Sequence[str]) -> list[Cell]:
     """The cells that the options ask for."""
-    from vem.algorithms.settings import convert
-    from vem.comparison import make_cells
+    from vem.algorithms.config import convert
+    from vem.compare.cells import make_cells
 
     seeds = [convert(part, int, "seeds") for part in options.seeds.split(",")]
     return make_cells(
@@ -127,7 +127,7 @@ def cells_of(options: argparse.Namespace, datasets: Sequence[str], algorithms: S
 def run_cells(cells: Sequence[Cell], options: argparse.Namespace, say: Callable[[str], None]) -> bool:
     """Run the cells, in this process or in jobs; True if it was stopped. Failures are recorded, not raised."""
     if options.jobs > 1 and cells:
-        from vem.cli.jobs import run_jobs
+        from vem.compare.jobs import run_jobs
 
         return run_jobs(cells, options.jobs, lambda cell, cores: _job_arguments(cell, options, cores), say)
     return any(_run_here(cell, options, say) == STOPPED for cell in cells)
@@ -138,7 +138,7 @@ def _run_here(
 ) -> int:
     """Run one cell in this process and return its exit code."""
     from vem.cli.train import headline, train
-    from vem.comparison import run_cell
+    from vem.compare.cells import run_cell
     from vem.errors import VemError
 
     def train_run(run: Any) -> bool:
@@ -164,7 +164,7 @@ def _run_here(
 
 def _run_as_job(options: argparse.Namespace) -> int:
     """The one cell of these options, on the cores that the parent chose."""
-    from vem.cli.jobs import enter_job
+    from vem.compare.jobs import enter_job
 
     enter_job(options.cores)
     (cell,) = cells_of(options, options.datasets, options.algorithms.split(","))
@@ -193,8 +193,8 @@ def _job_arguments(cell: Cell, options: argparse.Namespace, cores: str) -> list[
 
 def parse_steps(text: str, algorithms: Sequence[str]) -> dict[str, int]:
     """Updates by method from ``N`` or ``A=N,B=N,N``; a number without a name is for the methods not named."""
-    from vem.algorithms.settings import convert
-    from vem.comparison import DEFAULT_STEPS
+    from vem.algorithms.config import convert
+    from vem.compare.cells import DEFAULT_STEPS
     from vem.errors import SettingsError
 
     steps, others = {}, DEFAULT_STEPS

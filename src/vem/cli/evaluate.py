@@ -39,7 +39,7 @@ def register(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Evaluate, and print the table."""
-    from vem.evaluation import evaluate_run
+    from vem.evaluation.evaluate import evaluate_run
 
     with _progress() as show:
         summary = evaluate_run(

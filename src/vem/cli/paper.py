@@ -55,7 +55,7 @@ def files_at_hand(data_dir: str | None) -> dict[str, list[str]]:
 
 def read_ours(out: Path) -> dict[str, dict[str, dict[str, Any]]]:
     """Task → method → the score's spread over seeds, from the cells below ``out`` that have D4RL's references."""
-    from vem.scores import D4RL_REFERENCES
+    from vem.tasks import D4RL_REFERENCES
 
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for name, method, directory in _cells_below(out):
@@ -83,7 +83,7 @@ def recipes(out: Path) -> dict[str, str]:
 
 
 def _cells_below(out: Path) -> list[tuple[str, str, Path]]:
-    from vem.scores import find_task
+    from vem.tasks import find_task
 
     return [
         (task.name, directory.name, directory)
@@ -94,7 +94,7 @@ def _cells_below(out: Path) -> list[tuple[str, str, Path]]:
 
 def _print_table(present: dict[str, list[str]], ours: dict[str, dict[str, dict[str, Any]]]) -> None:
     from vem.cli.evaluate import print_table
-    from vem.scores import TASKS
+    from vem.tasks import TASKS
 
     found = {method for row in ours.values() for method in row}
     columns = [*(method for method in METHODS if method in found), *sorted(found - set(METHODS))]
@@ -113,7 +113,7 @@ def _text(mean: float, std: float | None) -> str:
 
 
 def _facts(present: dict[str, list[str]], ours: dict[str, dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    from vem.scores import TASKS
+    from vem.tasks import TASKS
 
     return [
         {

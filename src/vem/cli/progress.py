@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vem.training import Progress
+    from vem.runs.loop import Progress
 
 
 @contextmanager

@@ -11,7 +11,7 @@ defaults are the paper's settings where it gives them."""
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb and its options; defaults that are None are those of ``vem.tabular.theory.Settings``."""
+    """Add the verb and its options; defaults that are None are those of ``vem.theory.run.Settings``."""
     parser = verbs.add_parser("theory", help="the paper's theory and toy figures, measured", description=DESCRIPTION)
     parser.set_defaults(run=run)
     output = parser.add_argument_group("output")
@@ -55,13 +55,14 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(options: argparse.Namespace) -> int:
     """Compute, write, and print where the page is."""
-    from vem.tabular import page, theory
+    from vem.theory import page
+    from vem.theory.run import run as measure
 
     settings = _settings(options)
     settings.check()
     for directory in (options.out, *([options.json.parent] if options.json else [])):
         page.prepare(directory)
-    results = theory.run(settings)
+    results = measure(settings)
     written = page.write(results, settings, options.out)
     if options.json is not None:
         page.write_json(results, options.json)
@@ -74,9 +75,9 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace):
     from dataclasses import replace
 
-    from vem.tabular.mdp import deterministic_transitions, stochastic_transitions
-    from vem.tabular.theory import Settings
-    from vem.tabular.toy import Toy
+    from vem.theory.mdp import deterministic_transitions, stochastic_transitions
+    from vem.theory.run import Settings
+    from vem.theory.toy import Toy
 
     kinds = {"deterministic": deterministic_transitions, "stochastic": stochastic_transitions}
     toy = Toy(

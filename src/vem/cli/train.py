@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from vem.cli.progress import display, stop_requests
 
 if TYPE_CHECKING:
-    from vem.experiment import Config, Run
-    from vem.training import Progress
+    from vem.runs.loop import Progress
+    from vem.runs.run import Config, Run
 
 EXAMPLES = """examples:
   vem train                                          the built-in maze: records, trains, evaluates, reports
@@ -71,14 +71,14 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train or resume, showing progress; Ctrl-C saves and says how to go on."""
-    from vem.experiment import create_run, load_data, resume_run
-    from vem.targets import find_environment
+    from vem.evaluation.environments import find_environment
+    from vem.runs.run import create_run, load_data, resume_run
 
     _check_options(options)
     if options.dataset is None and not options.resume:
-        from vem.cli import tour
+        from vem.cli import quickstart
 
-        return tour.run(options)
+        return quickstart.run(options)
     say = lambda text: print(text, file=sys.stderr if options.json else sys.stdout, flush=True)
     if options.resume:
         training = resume_run(options.resume)
@@ -122,9 +122,9 @@ def make_config(
     options: argparse.Namespace, dataset: str, algorithm: str, num_seeds: str = "1", num_updates: int = 100_000
 ) -> Config:
     """The Config that the options ask for; the last arguments say what holds where they say nothing."""
-    from vem import experiment
     from vem.algorithms import find_method
-    from vem.algorithms.settings import convert, sweepable
+    from vem.algorithms.config import convert, sweepable
+    from vem.runs import run as runs
 
     names = sweepable(find_method(algorithm).settings)
     settings: dict[str, Any] = {}
@@ -135,7 +135,7 @@ def make_config(
     chosen = options.seeds or num_seeds
     seeds = [convert(part, int, "seeds") for part in chosen.split(",")]
     rules = {name: value for name in ("split", "time_limit") if (value := getattr(options, name)) is not None}
-    return experiment.make_config(
+    return runs.make_config(
         dataset,
         algorithm=algorithm,
         preset=options.preset,
@@ -176,10 +176,10 @@ def _curve(run: Run, evaluate_every: int | None) -> Iterator[Callable[[Progress]
     if evaluate_every is None or run.is_finished:
         yield lambda progress: None
         return
-    from vem.evaluation import NUM_PATHS, evaluate_run_at
+    from vem.evaluation.environments import find_target
+    from vem.evaluation.evaluate import NUM_PATHS, evaluate_run_at
+    from vem.evaluation.workers import Evaluator
     from vem.report import write_score_curve
-    from vem.rollouts import Evaluator
-    from vem.targets import find_target
 
     target = find_target(run.directory)
     with Evaluator(target.environment) as evaluator:

@@ -51,7 +51,7 @@ def json_value(value: Any) -> Any:
 
 def task_environment(name: str) -> str | None:
     """Gymnasium id of the benchmark task that a dataset's name means, or None."""
-    from vem.scores import find_task
+    from vem.tasks import find_task
 
     task = find_task(name)
     return task.environment if task else None

@@ -18,7 +18,7 @@ import numpy as np
 from vem.data.dataset import Dataset
 from vem.data.hdf5 import read_hdf5
 from vem.errors import DataError, SettingsError
-from vem.scores import TASKS, Task, find_task
+from vem.tasks import TASKS, Task, find_task
 
 if TYPE_CHECKING:
     from vem.envs.pointmaze import PointMazeEnv

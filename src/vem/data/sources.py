@@ -60,7 +60,7 @@ def dataset_files(data_dir: str | Path | None = None) -> list[Path]:
 
 def matches(name: str, path: Path) -> bool:
     """Whether the file is the dataset of this name: by its own name, or as D4RL names its files."""
-    from vem.scores import find_task
+    from vem.tasks import find_task
 
     if _plain(path.stem) == _plain(name):
         return True
@@ -84,7 +84,7 @@ class Available(NamedTuple):
 
 def available(data_dir: str | Path | None = None) -> list[Available]:
     """All datasets that ``load`` knows by name: the benchmark's, other files at hand, the built-in mazes."""
-    from vem.scores import TASKS, find_task
+    from vem.tasks import TASKS, find_task
 
     files = dataset_files(data_dir)
     entries = []
@@ -115,7 +115,7 @@ def _read_named(name: str, data_dir: str | Path | None, rules: dict[str, Any]) -
 
 
 def _not_found(name: str, data_dir: str | Path | None) -> str:
-    from vem.scores import TASKS, find_task
+    from vem.tasks import TASKS, find_task
 
     places = ", ".join(
         f"{directory}{'' if directory.is_dir() else ' (absent)'}" for directory in search_directories(data_dir)

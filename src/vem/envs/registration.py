@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vem.envs.robotics import import_robotics, require_mujoco
 from vem.errors import SimulatorError
-from vem.scores import TASKS, find_task, task_of_environment
+from vem.tasks import TASKS, find_task, task_of_environment
 
 if TYPE_CHECKING:
     import gymnasium
@@ -41,7 +41,7 @@ def register() -> None:
 
     for environment, (entry_point, kwargs) in _ENVIRONMENTS.items():
         task = task_of_environment(environment)
-        assert task is not None, f"{environment} has no task in vem.scores"
+        assert task is not None, f"{environment} has no task in vem.tasks"
         if environment not in gymnasium.registry:
             gymnasium.register(
                 environment,

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from vem.checkpoints import write_file
 from vem.data import Dataset
 from vem.errors import RunError
-from vem.report import comparison, curves, landscape, returns, table, weighting
+from vem.report import curves, landscape, quantities, returns, table, weighting
 from vem.report.page import Group, Section, render_page
 from vem.report.records import RunRecord, Series, label_runs, read_run
 from vem.report.style import Drawing, drawing_style, looks, slug, write_files
+from vem.storage import write_file
 
 PAGE = "report.html"
 FIGURES = "figures"
@@ -117,7 +117,7 @@ def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[s
     show(f"{name}: scores and curves")
     rows = [table.score_row(one) for one in series]
     sections = [
-        Section("scores", "Scores", _present(comparison.draw_scores(series, styles, rows, prefix))),
+        Section("scores", "Scores", _present(quantities.draw_scores(series, styles, rows, prefix))),
         Section(
             "curves",
             "Learning curves",
@@ -130,7 +130,7 @@ def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[s
     show(f"{name}: value landscape")
     sections.append(_landscape_section(series, runs, datasets, prefix))
     sections.append(
-        Section("values", "Value-estimation error", comparison.draw_value_errors(series, styles, rows, prefix))
+        Section("values", "Value-estimation error", quantities.draw_value_errors(series, styles, rows, prefix))
     )
     show(f"{name}: advantage weights")
     found = weighting.series_weights(series, sampled)
@@ -184,7 +184,7 @@ def _sweeps(runs: list[RunRecord], sampled: Callable[[RunRecord], Dataset | None
             rows = np.linspace(0, dataset.num_rows - 1, min(NUM_VALUE_ROWS, dataset.num_rows)).astype(int)
             values.append(np.array([policy.value(dataset.observations[rows]).mean() for policy in policies]))
         name = prefix if len(runs) == 1 else f"{prefix}{number}-"
-        drawings += comparison.draw_sweep(series, values, name, f", {run.label}" if len(runs) > 1 else "")
+        drawings += quantities.draw_sweep(series, values, name, f", {run.label}" if len(runs) > 1 else "")
     return drawings
 
 

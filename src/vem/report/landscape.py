@@ -9,8 +9,8 @@ import numpy as np
 
 from vem.data import Dataset
 from vem.envs.layouts import MazeLayout, maze_layout
-from vem.episode import EpisodeRecord
 from vem.errors import SimulatorError
+from vem.evaluation.rollout import EpisodeRecord
 from vem.report.records import RunRecord, Series
 from vem.report.style import GREY, Drawing, new_figure
 

@@ -10,10 +10,10 @@ from importlib.resources import files
 from typing import Any
 
 from vem.algorithms import find_method
+from vem.evaluation.statistics import Spread
 from vem.report.records import RunRecord, Series, config_rows
 from vem.report.style import Drawing, Look, inline_svg
 from vem.report.table import ScoreRow
-from vem.statistics import Spread
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from vem.data import Dataset
-from vem.episode import EpisodeRecord
 from vem.errors import RunError, VemError
-from vem.evaluation import References
-from vem.experiment import Config, load_data, read_config
+from vem.evaluation.evaluate import References
+from vem.evaluation.rollout import EpisodeRecord
 from vem.policy import Policy, load_policy
-from vem.scores import Task, find_task, task_of_environment
-from vem.training import Member
+from vem.runs.loop import Member
+from vem.runs.run import Config, load_data, read_config
+from vem.tasks import Task, find_task, task_of_environment
 
 Line = TypeVar("Line")
 

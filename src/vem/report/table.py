@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vem.data import Dataset
-from vem.episode import EpisodeRecord
 from vem.errors import VemError
-from vem.evaluation import References
-from vem.experiment import load_data
+from vem.evaluation.evaluate import References
+from vem.evaluation.rollout import EpisodeRecord
+from vem.evaluation.statistics import Spread, over_seeds
 from vem.report.records import RunRecord, Series
-from vem.statistics import Spread, over_seeds
+from vem.runs.run import load_data
 
 SCORE = "normalised score"
 ONE_STEP_LIMIT = 0.2
@@ -159,7 +159,7 @@ QUANTITIES: dict[str, Callable[[EpisodeRecord, References | None], float | None]
     "value_error": lambda episode, _: _difference(episode.value_mean, episode.target_mean),
     "value_error_start": lambda episode, _: _difference(episode.value_start, episode.target_start),
 }
-"""What is told of an episode, under the names of ``vem.evaluation``'s summaries; None where it is not known."""
+"""Quantities of an episode, by the names of ``vem.evaluation``'s summaries; None where one is not known."""
 
 
 def _single(value: float) -> Spread:

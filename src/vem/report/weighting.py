@@ -13,15 +13,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from vem import weights
 from vem.algorithms import find_method
 from vem.algorithms.base import put_rows, spec_of
-from vem.algorithms.settings import build, sweepable
-from vem.checkpoints import unflatten
+from vem.algorithms.config import build, sweepable
+from vem.core import advantages
 from vem.data import Dataset
 from vem.policy import Policy
 from vem.report.records import RunRecord, Series
 from vem.report.style import GREY, Drawing, Look, label_axes, legend_below, log_axis, new_figure
+from vem.storage import unflatten
 
 SAMPLE_ROWS = 20_000
 NUM_BINS = 60
@@ -29,7 +29,7 @@ NUM_BINS = 60
 
 def has_weights(run: RunRecord) -> bool:
     """Whether the run's method weighs rows by an advantage that a policy file and the data give."""
-    return run.config.settings.get("weight") in weights.WEIGHTS and all(p.has_value for p in run.policies.values())
+    return run.config.settings.get("weight") in advantages.WEIGHTS and all(p.has_value for p in run.policies.values())
 
 
 def sample_episodes(dataset: Dataset, num_rows: int = SAMPLE_ROWS) -> Dataset:
@@ -53,12 +53,12 @@ def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.n
     whole = run.dataset or dataset
     if settings.temperature is None and settings.effective_sample is None:
         # The share of the rows that counts goes by the number of all rows, which may be more than are given here.
-        settings = dataclasses.replace(settings, effective_sample=weights.typical_share(whole.num_transitions))
+        settings = dataclasses.replace(settings, effective_sample=advantages.typical_share(whole.num_transitions))
     spec = spec_of(whole)._replace(num_rows=dataset.num_rows)
     algorithm = method.make(settings, spec, run.config.num_updates)
     stage = algorithm.stages[-1]
     raw = put_rows(dataset, reward_scale=settings.reward_scale, reward_shift=settings.reward_shift)
-    weigh = weights.WEIGHTS[settings.weight]
+    weigh = advantages.WEIGHTS[settings.weight]
 
     @jax.jit
     def compute(critics: Any, swept: Any, mean: Any, deviation: Any, unit: Any) -> jax.Array:

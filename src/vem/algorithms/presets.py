@@ -1,0 +1,177 @@
+"""Named settings: the paper's, its authors', ours, and the official ones of the other methods, as data.
+
+A preset has settings of the method and rules for reading the data. ``default`` is the settings' own defaults, and
+what a method's official program sets otherwise for the task's family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from vem.algorithms import find_method
+from vem.errors import SettingsError
+from vem.tasks import Task
+
+
+class Preset(NamedTuple):
+    """What a preset sets."""
+
+    settings: dict[str, Any]
+    rules: dict[str, Any]
+    """Reading rules of ``vem.data.load``, and ``repeat_terminals``."""
+    source: str
+    """Where the numbers come from."""
+    families: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    """Settings that differ by task family, put on top of ``settings``."""
+
+
+_OURS = Preset({}, {}, "the settings' own defaults, chosen by hand in short trials (docs/results.md)")
+
+_PAPER_VEM = Preset(
+    settings={
+        "expectile": 0.3,
+        "order": "expectile-then-plan",
+        "value_loss": "squared",
+        "plan": "episodic",
+        "least_plan_steps": 1,
+        "num_critics": 2,
+        "initial_values": "random",
+        "schedule": "joint",
+        "updates_per_refresh": 200,
+        "refresh": "full",
+        "target_rate": 0.005,
+        "target_update": "refresh",
+        "advantage": "raw",
+        "clip_quantile": None,
+        "weight": "softmax",
+        "temperature": 1.0,
+        "policy_draw": "uniform",
+        "policy_hidden": (256, 256),
+        "log_std_low": -6.0,
+        "log_std_high": 0.0,
+        "value_rate": 1e-3,
+        "policy_rate": 1e-3,
+        "batch_size": 128,
+        "normalise_observations": False,
+        "normalise_rewards": False,
+        "policy_rate_decay": "none",
+    },
+    rules={"time_limit": "end"},
+    source="paper, sections 3.1 to 3.3, algorithm 1 and tables 2 and 3; the temperature and α are not given there",
+)
+
+_AUTHORS_VEM = Preset(
+    settings={
+        "expectile": 0.3,
+        "order": "plan-then-expectile",
+        "value_loss": "squared-weight",
+        "plan": "crossed",
+        "num_plan_steps": 1000,
+        "least_plan_steps": 1,
+        "num_critics": 4,
+        "initial_values": "random",
+        "schedule": "value-then-policy",
+        "value_updates": 0.5,
+        "updates_per_refresh": 200,
+        "refresh": "full",
+        "target_rate": 1 - 0.995**200,
+        "target_update": "update",
+        "advantage": "raw",
+        "clip_quantile": None,
+        "weight": "softmax",
+        "temperature": 100.0,
+        "policy_draw": "uniform",
+        "drop_below": -1000.0,
+        "policy_hidden": (256, 256, 256, 256),
+        "log_std_low": -6.0,
+        "log_std_high": 0.0,
+        "value_rate": 3e-4,
+        "policy_rate": 3e-4,
+        "batch_size": 128,
+        "normalise_observations": False,
+        "normalise_rewards": False,
+        "policy_rate_decay": "none",
+    },
+    rules={"time_limit": "end", "repeat_terminals": True},
+    source="the program the authors released",
+)
+
+_IQL = Preset(
+    settings={},
+    rules={},
+    source="the official program's configurations",
+    families={
+        "antmaze": {"expectile": 0.9, "inverse_temperature": 10.0, "reward_shift": -1.0},
+        "adroit": {"expectile": 0.7, "inverse_temperature": 0.5, "policy_dropout": 0.1},
+        "mujoco": {"return_span": 1000.0},
+    },
+)
+
+_AWR = Preset(
+    settings={},
+    rules={},
+    source="the official program's configurations: σ 0.4 for the walking robots, 0.2 for Ant, taken for Adroit as well",
+    families={"antmaze": {"policy_std": 0.2}, "adroit": {"policy_std": 0.2}},
+)
+
+_CQL_LAGRANGE = {"conservative_weight": 5.0, "lagrange_threshold": 5.0}
+_CQL = Preset(
+    settings={},
+    rules={},
+    source="the official program's settings for MuJoCo and AntMaze; for Adroit, which has none, the Lagrange ones",
+    families={"antmaze": {**_CQL_LAGRANGE, "reward_scale": 4.0, "reward_shift": -2.0}, "adroit": _CQL_LAGRANGE},
+)
+
+_BAIL = Preset({}, {}, "the official program's settings, the same for every task")
+_BCQ = Preset({}, {}, "the official program's settings, the same for every task")
+_BCQ_EM = Preset({}, {}, "BCQ's official settings with the memory of the paper's appendix, which gives no numbers")
+_TD3BC = Preset({}, {}, "the official program's settings, the same for every task")
+
+PRESETS: dict[str, dict[str, Preset]] = {
+    "vem": {"default": _OURS, "paper": _PAPER_VEM, "authors": _AUTHORS_VEM},
+    "bc": {"default": _OURS},
+    "awr": {"default": _AWR},
+    "bail": {"default": _BAIL},
+    "bcq": {"default": _BCQ},
+    "bcq-em": {"default": _BCQ_EM},
+    "cql": {"default": _CQL},
+    "iql": {"default": _IQL},
+    "td3bc": {"default": _TD3BC},
+}
+
+_FAMILIES = {
+    "vem/AntMaze": "antmaze",
+    "vem/PointMaze": "antmaze",
+    "vem/Adroit": "adroit",
+    "vem/HalfCheetah": "mujoco",
+    "vem/Hopper": "mujoco",
+    "vem/Walker2d": "mujoco",
+}
+"""Start of an environment's id → its family. The built-in mazes go with AntMaze: sparse goals."""
+
+
+def task_family(task: Task | None) -> str | None:
+    """The family whose settings apply to a task; none for a task that is not known."""
+    if task is None:
+        return None
+    return next((name for start, name in _FAMILIES.items() if task.environment.startswith(start)), None)
+
+
+def find_preset(algorithm: str, name: str, task: Task | None = None) -> Preset:
+    """The preset of a method with the settings of the task's family.
+
+    The paper's and the authors' VEM take the τ that the paper tuned for the task, if any. An ablation has the presets
+    of the method it ablates, with its own changes on top.
+    """
+    method = find_method(algorithm)
+    base = method.ablates or algorithm
+    known = PRESETS[base]
+    if name not in known:
+        raise SettingsError(f"{algorithm} has no preset {name!r}; choose from {', '.join(known)}")
+    preset = known[name]
+    settings = preset.settings | preset.families.get(task_family(task) or "", {})
+    if base == "vem" and name != "default" and task is not None and task.paper_expectile is not None:
+        settings["expectile"] = task.paper_expectile
+    return preset._replace(settings={**settings, **method.overrides})

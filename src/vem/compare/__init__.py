@@ -1,0 +1,1 @@
+"""Several methods on several datasets, each trained and evaluated once."""

@@ -1,0 +1,1 @@
+"""Mathematics on arrays: plans, losses, advantages, networks. Knows nothing of files or runs."""

@@ -1,0 +1,1 @@
+"""Policies in environments: episodes, worker processes, records and statistics."""

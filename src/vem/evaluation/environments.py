@@ -1,0 +1,127 @@
+"""Where and by which reference scores a run is evaluated: the environment of its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vem.errors import SimulatorError
+from vem.evaluation.rollout import Environment
+from vem.tasks import find_task, task_of_environment
+
+if TYPE_CHECKING:
+    import gymnasium
+
+
+class References(NamedTuple):
+    """The returns that score 0 and 100, and where they come from."""
+
+    minimum: float
+    maximum: float
+    source: str
+
+
+@dataclass(frozen=True)
+class RunTarget:
+    """What evaluating a run needs to know about it."""
+
+    directory: Path
+    environment: Environment
+    environment_name: str
+    references: References | None
+    members: dict[str, dict[str, float]]
+    """Name of each member → its values of the swept settings."""
+    num_updates: int
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """Makes the environment that a Minari dataset describes: an id with its arguments."""
+
+    text: str
+
+    def __call__(self) -> gymnasium.Env:
+        """The environment, with vem's and gymnasium-robotics' ids known."""
+        import gymnasium
+        from gymnasium.envs.registration import EnvSpec
+
+        from vem import envs
+        from vem.envs.robotics import import_robotics
+
+        envs.register()
+        import_robotics()
+        try:
+            return gymnasium.make(EnvSpec.from_json(self.text), disable_env_checker=True)
+        except (gymnasium.error.Error, ImportError, OSError, TypeError, ValueError) as error:
+            raise SimulatorError(
+                f"the Minari dataset's environment cannot be made: {error}; name another with --env"
+            ) from error
+
+
+@dataclass(frozen=True)
+class GoalEnvironment:
+    """Makes a maze whose goal is fixed: the one that a recording's rewards were labelled with."""
+
+    name: str
+    goal: tuple[float, float]
+
+    def __call__(self) -> gymnasium.Env:
+        """The environment."""
+        from vem import envs
+
+        return envs.make(self.name, goal=self.goal)
+
+
+def find_target(directory: str | Path, environment: str | None = None) -> RunTarget:
+    """How to evaluate the run in ``directory``: in its data's environment, or in ``environment``."""
+    from vem.runs.run import read_config
+
+    config, facts = read_config(directory)
+    found, name, references = find_environment(facts["data"], environment)
+    members = {member.name: member.swept for member in config.members}
+    return RunTarget(Path(directory), found, name, references, members, config.num_updates)
+
+
+def find_environment(
+    data: Mapping[str, Any], environment: str | None = None
+) -> tuple[Environment, str, References | None]:
+    """The environment to evaluate in, its name and the reference scores, from the facts of a dataset (DataInfo).
+
+    A file that says which one goal its AntMaze rewards were labelled with is evaluated at that goal; otherwise the goal
+    is drawn anew in every episode. Minari data has its own environment and references; they are not D4RL's, even where
+    the names look alike.
+    """
+    if environment is None and data["source"].startswith("minari:"):
+        return _minari_environment(data)
+    name = environment or data["environment"]
+    task = find_task(name or data["name"]) or task_of_environment(name or "")
+    if name is None and task is None:
+        raise SimulatorError(f"the data {data['name']} names no environment; give one with --env ID")
+    references = References(task.minimum, task.maximum, task.references) if task else None
+    name = task.environment if task else name
+    assert name is not None, "without a name there is a task"
+    goal = data["metadata"].get("goal", data["metadata"].get("infos/goal"))
+    if environment is None and name.startswith("vem/AntMaze") and isinstance(goal, list | tuple) and len(goal) == 2:
+        x, y = (float(part) for part in goal)
+        return GoalEnvironment(name, (x, y)), f"{name} with its goal at ({x:.2f}, {y:.2f})", references
+    return name, name, references
+
+
+def _minari_environment(data: Mapping[str, Any]) -> tuple[Environment, str, References | None]:
+    dataset_id, metadata = data["source"].removeprefix("minari:"), data["metadata"]
+    if not metadata.get("environment"):
+        raise SimulatorError(f"the Minari dataset {dataset_id} names no environment; give one with --env ID")
+    low, high = metadata.get("ref_min_score"), metadata.get("ref_max_score")
+    references = None if low is None or high is None else References(low, high, f"Minari {dataset_id}")
+    try:
+        import minari
+
+        stored = minari.load_dataset(dataset_id).storage.metadata
+    except (ImportError, FileNotFoundError):
+        # The id alone still makes the environment, though without the dataset's arguments.
+        return metadata["environment"], metadata["environment"], references
+    spec = stored.get("eval_env_spec") or stored["env_spec"]
+    text = spec if isinstance(spec, str) else spec.to_json()
+    return EnvironmentSpec(text), metadata["environment"], references

@@ -1,0 +1,150 @@
+"""Finite decision processes, their exact values, and the random ones of the paper's toy example.
+
+Every array may carry leading axes: ``rewards`` of shape (batch, states, actions) is a batch of processes,
+and all of ``vem.theory`` works on the last axes only.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vem.core.losses import asymmetry
+from vem.errors import SettingsError
+
+Array = NDArray[np.float64]
+Transitions = Callable[[np.random.Generator, int, int, int], Array]
+
+
+@dataclass(frozen=True)
+class MDP:
+    """r(s,a) of shape (…, states, actions), P(s′|s,a) of shape (…, states, actions, states), and γ."""
+
+    rewards: Array
+    transitions: Array
+    discount: float
+
+    def __post_init__(self) -> None:
+        expected = (*self.rewards.shape, self.rewards.shape[-2]) if self.rewards.ndim >= 2 else None
+        if expected is None or 0 in expected or self.transitions.shape != expected:
+            raise SettingsError(
+                f"rewards have shape {self.rewards.shape} and transitions {self.transitions.shape}; "
+                "an MDP needs (…, states, actions) and (…, states, actions, states)"
+            )
+        if not np.isfinite(self.rewards).all():
+            raise SettingsError("a reward is not a finite number")
+        if not 0 <= self.discount < 1:
+            raise SettingsError(f"the discount is {self.discount}; it must lie in [0, 1)")
+        if (self.transitions < 0).any() or not np.allclose(self.transitions.sum(-1), 1):
+            raise SettingsError("transitions[s, a] is not a distribution over next states: it must sum to 1")
+
+    @property
+    def num_states(self) -> int:
+        """How many states there are."""
+        return self.rewards.shape[-2]
+
+    @property
+    def num_actions(self) -> int:
+        """How many actions each state has."""
+        return self.rewards.shape[-1]
+
+    def take(self, index: int) -> "MDP":
+        """Process number ``index`` of a batch."""
+        return MDP(self.rewards[index], self.transitions[index], self.discount)
+
+
+def deterministic_transitions(rng: np.random.Generator, num_mdps: int, num_states: int, num_actions: int) -> Array:
+    """Every (s,a) leads to one state, drawn uniformly."""
+    return np.eye(num_states)[rng.integers(num_states, size=(num_mdps, num_states, num_actions))]
+
+
+def stochastic_transitions(rng: np.random.Generator, num_mdps: int, num_states: int, num_actions: int) -> Array:
+    """Every P(·|s,a) is drawn uniformly from the simplex."""
+    return rng.dirichlet(np.ones(num_states), size=(num_mdps, num_states, num_actions))
+
+
+def random_mdps(
+    rng: np.random.Generator,
+    num_mdps: int,
+    *,
+    num_states: int = 5,
+    num_actions: int = 3,
+    discount: float = 0.9,
+    transitions: Transitions = deterministic_transitions,
+) -> MDP:
+    """Draw a batch of processes with rewards from U(0,1); the defaults are the paper's toy example."""
+    for name, count in (("MDPs", num_mdps), ("states", num_states), ("actions", num_actions)):
+        if count < 1:
+            raise SettingsError(f"the number of {name} is {count}; it must be at least 1")
+    rewards = rng.uniform(size=(num_mdps, num_states, num_actions))
+    return MDP(rewards, transitions(rng, num_mdps, num_states, num_actions), discount)
+
+
+def disturb(mdp: MDP, standard_error: Array | float, rng: np.random.Generator) -> MDP:
+    """Return the process whose one-step targets r + γPV carry Gaussian noise of the given standard error.
+
+    An operator on the result is a noisy operator. The noise is drawn once and stays, as the errors of a
+    dataset do, so the noisy operator keeps its contraction rate and has a fixed point.
+    """
+    return replace(mdp, rewards=mdp.rewards + standard_error * rng.standard_normal(mdp.rewards.shape))
+
+
+def softmax_policy(action_values: Array, temperature: float = 1.0, *, num_removed: int = 0) -> Array:
+    """softmax(Q/temperature) over all actions but the first ``num_removed``, which get probability 0."""
+    if not temperature > 0:
+        raise SettingsError(f"the behaviour temperature is {temperature}; it must be above 0")
+    if not 0 <= num_removed < action_values.shape[-1]:
+        raise SettingsError(f"cannot remove {num_removed} of {action_values.shape[-1]} actions: one must remain")
+    exponents = (action_values - action_values.max(-1, keepdims=True)) / temperature
+    exponents[..., :num_removed] = -np.inf
+    weights = np.exp(exponents - exponents.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def policy_values(mdp: MDP, policy: Array) -> Array:
+    """V^π = (I − γP^π)⁻¹ r^π."""
+    rewards = (policy * mdp.rewards).sum(-1)
+    transitions = np.einsum("...sa,...sat->...st", policy, mdp.transitions)
+    system = np.eye(mdp.num_states) - mdp.discount * transitions
+    return np.linalg.solve(system, rewards[..., None])[..., 0]
+
+
+def optimal_values(mdp: MDP, behaviour: Array | None = None) -> Array:
+    """V* by policy iteration; with ``behaviour``, the best value among policies inside its support."""
+    supported = np.ones(mdp.rewards.shape) if behaviour is None else behaviour
+
+    def greedy(values: Array) -> Array:
+        chosen = np.where(supported > 0, action_values(values, mdp), -np.inf).argmax(-1)
+        return np.eye(mdp.num_actions)[chosen]
+
+    return _policy_iteration(mdp, greedy, supported / supported.sum(-1, keepdims=True))
+
+
+def expectile_values(mdp: MDP, behaviour: Array, expectile: float) -> Array:
+    """V*_τ, the fixed point of the expectile operators, by policy iteration.
+
+    An expectile is the mean under weights τ above it and 1−τ below it, so V*_τ is the value of the policy
+    that reweights μ in this way: the best of all such policies for τ ≥ ½, the worst for τ ≤ ½.
+    """
+
+    def reweighted(values: Array) -> Array:
+        weights = behaviour * asymmetry(action_values(values, mdp) - values[..., None], expectile)
+        return weights / weights.sum(-1, keepdims=True)
+
+    return _policy_iteration(mdp, reweighted, behaviour)
+
+
+def _policy_iteration(mdp: MDP, improve: Callable[[Array], Array], policy: Array) -> Array:
+    """Evaluate and improve until the values stand still, which ties between policies cannot prevent."""
+    values = policy_values(mdp, policy)
+    while True:
+        improved = policy_values(mdp, improve(values))
+        if np.allclose(improved, values, rtol=1e-12, atol=1e-12):
+            return improved
+        values = improved
+
+
+def action_values(values: Array, mdp: MDP) -> Array:
+    """Q(s,a) = r(s,a) + γ·Σ_s′ P(s′|s,a)·V(s′)."""
+    return mdp.rewards + mdp.discount * np.einsum("...sat,...t->...sa", mdp.transitions, values)

@@ -1,0 +1,344 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import evaluation_cases as cases
+from vem.data import from_arrays
+from vem.errors import RunError, SettingsError, SimulatorError
+from vem.evaluation.environments import References, find_environment, find_target
+from vem.evaluation.evaluate import behaviour_records, evaluate_run, evaluate_run_at, read_records, summarise
+from vem.evaluation.rollout import EpisodeRecord, run_episode, thinned_path, waypoint_actor
+from vem.evaluation.workers import Evaluator, episode_seed
+
+NUM_EPISODES = 8
+SEEDS = [episode_seed(0, episode) for episode in range(NUM_EPISODES)]
+ODD = {episode for episode, seed in enumerate(SEEDS) if seed % 2}
+assert 0 < len(ODD) < NUM_EPISODES
+
+
+def draw(seed):
+    env = cases.Walk()
+    env.reset(seed=seed)
+    return env.draw
+
+
+# One episode
+
+
+def test_returns_and_values_of_an_episode_that_the_task_ended():
+    policy = cases.constant_policy(value=5.0, discount=0.5)
+    facts = run_episode(cases.Walk(), policy, seed=4)
+    first, second, third = 1 + draw(4), 2 + draw(4), 3 + draw(4)
+    assert facts["episode_return"] == pytest.approx(first + second + third)
+    assert facts["discounted_return"] == pytest.approx(first + second / 2 + third / 4)
+    assert (facts["length"], facts["terminated"], facts["truncated"], facts["success"]) == (3, True, False, None)
+    assert facts["value_start"] == facts["value_mean"] == 5.0
+    assert facts["target_start"] == pytest.approx(facts["discounted_return"])
+    to_go = [first + second / 2 + third / 4, second + third / 2, third]
+    assert facts["target_mean"] == pytest.approx(np.mean(to_go))
+
+
+def test_a_time_limit_is_not_an_end_of_reward():
+    facts = run_episode(cases.Walk(), cases.constant_policy(value=5.0, discount=0.5), seed=5)
+    assert (facts["terminated"], facts["truncated"]) == (False, True)
+    assert facts["target_start"] == pytest.approx(facts["discounted_return"] + 5.0 / 8)
+
+
+def test_values_are_compared_in_the_units_they_were_trained_in():
+    policy = cases.constant_policy(value=5.0, discount=0.5, reward_scale=2.0, reward_shift=-1.0)
+    facts = run_episode(cases.Walk(), policy, seed=4)
+    assert facts["target_start"] == pytest.approx(2 * facts["discounted_return"] - (1 + 0.5 + 0.25))
+
+
+def test_dict_observations_are_flattened_by_sorted_keys_and_any_success_counts():
+    env = cases.Nested()
+    facts = run_episode(env, cases.Still(), seed=4, keeps_path=True)
+    assert facts["path"] == [[0.5, round(env.draw, 3)]] * 4
+    assert facts["success"] is True
+
+
+def test_no_path_outside_mazes():
+    assert "path" not in run_episode(cases.Walk(), cases.Still(), seed=4, keeps_path=True)
+
+
+def test_sampling_follows_the_seed():
+    policy = cases.constant_policy()
+    samples = [run_episode(cases.Walk(), policy, seed, is_stochastic=True)["episode_return"] for seed in (4, 4, 6)]
+    mean = run_episode(cases.Walk(), policy, 4)["episode_return"]
+    assert samples[0] == samples[1] != mean
+
+
+def test_paths_are_thinned_with_both_ends():
+    path = thinned_path(np.arange(2000.0).reshape(1000, 2))
+    assert len(path) == 200
+    assert (path[0], path[-1]) == ([0.0, 1.0], [1998.0, 1999.0])
+
+
+# Many episodes
+
+
+@pytest.mark.parametrize("is_stochastic", [False, True])
+def test_the_number_of_workers_changes_nothing(is_stochastic):
+    actors = {"policy": cases.constant_policy(sizes=(4, 2)), "behaviour": waypoint_actor}
+    results = []
+    for num_workers in (1, 2):
+        with Evaluator("pointmaze-umaze", num_workers) as evaluator:
+            results.append(evaluator.evaluate(actors, 4, seed=3, is_stochastic=is_stochastic, num_paths=2))
+    assert results[0] == results[1]
+    assert [record.member for record in results[0]] == ["policy"] * 4 + ["behaviour"] * 4
+    assert [record.episode for record in results[0]] == [0, 1, 2, 3] * 2
+    assert all(record.error is None for record in results[0])
+    assert [record.path is not None for record in results[0]] == [True, True, False, False] * 2
+
+
+def test_episodes_are_paired_between_actors_and_new_for_another_seed():
+    with Evaluator(cases.Walk, 1) as evaluator:
+        records = evaluator.evaluate({"still": cases.Still(), "noise": cases.noise}, 5)
+        others = evaluator.evaluate({"still": cases.Still()}, 5, seed=1)
+    seeds = [record.seed for record in records]
+    assert seeds[:5] == seeds[5:]
+    assert not set(seeds) & {record.seed for record in others}
+    assert [record.episode_return for record in records[:5]] == pytest.approx(
+        [6 + 3 * draw(seed) for seed in seeds[:5]]
+    )
+
+
+def test_workers_load_no_jax_and_use_one_thread():
+    with Evaluator(cases.Walk, 1) as evaluator:
+        records = evaluator.evaluate({"jax": cases.without_jax, "threads": cases.threads}, 1)
+    assert [record.error for record in records] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (cases.Crashing, "FloatingPointError: the simulation exploded"),
+        (cases.Dying, "the worker process died (exit code 3)"),
+        (cases.Hanging, "given up after 2 s"),
+    ],
+)
+def test_a_broken_episode_costs_itself_and_no_other(environment, message):
+    num_episodes = 4
+    with Evaluator(environment, 2, episode_seconds=2.0) as evaluator:
+        records = evaluator.evaluate({"still": cases.Still()}, num_episodes)
+    assert [record.episode for record in records] == list(range(num_episodes))
+    assert {record.episode for record in records if record.error} == ODD & set(range(num_episodes))
+    assert {record.error for record in records} == {None, message}
+    for record in records:
+        expected = None if record.error else pytest.approx(6 + 3 * draw(record.seed))
+        assert record.episode_return == expected
+
+
+def test_a_reward_that_is_no_number_fails_the_episode():
+    with Evaluator(cases.NotAReward, 1) as evaluator:
+        [record] = evaluator.evaluate({"still": cases.Still()}, 1)
+    assert "not finite at step 0" in str(record.error)
+
+
+def test_an_abandoned_evaluation_leaves_nothing_behind():
+    with Evaluator(cases.Walk, 1) as evaluator:
+        assert next(evaluator.episodes({"first": cases.noise}, 50)).member == "first"
+        records = evaluator.evaluate({"second": cases.Still()}, 3)
+    assert [record.member for record in records] == ["second"] * 3
+
+
+def test_sizes_that_do_not_fit_are_found_before_any_episode():
+    with Evaluator(cases.Walk, 1) as evaluator, pytest.raises(SimulatorError, match=r"of 7 numbers .* has 2 and 1"):
+        next(evaluator.episodes({"small": cases.Still(), "large": cases.constant_policy(sizes=(7, 1))}, 1))
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [("antmaze-hug", "Did you mean antmaze"), (cases.Buttons, r"Discrete\(4\)"), (max, "the environment: TypeError")],
+)
+def test_an_environment_that_cannot_be_used(environment, message):
+    with Evaluator(environment, 1) as evaluator, pytest.raises(SimulatorError, match=message):
+        evaluator.evaluate({"still": cases.Still()}, 1)
+
+
+def test_missing_mujoco_is_said_with_the_remedy(tmp_path, monkeypatch):
+    (tmp_path / "mujoco.py").write_text("raise ImportError('no such library')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with Evaluator("pointmaze-umaze", 1) as evaluator, pytest.raises(SimulatorError, match="pip install mujoco"):
+        evaluator.evaluate({"still": cases.Still()}, 1)
+
+
+def test_what_workers_cannot_receive():
+    with Evaluator(cases.Walk, 1) as evaluator, pytest.raises(SettingsError, match="define it in a module"):
+        evaluator.evaluate({"local": lambda env, generator: cases.Still()}, 1)
+    local = type("Local", (cases.Still,), {"__module__": "__main__"})
+    import __main__
+
+    __main__.Local = local
+    with Evaluator(cases.Walk, 1) as evaluator, pytest.raises(SettingsError, match="script or notebook"):
+        evaluator.evaluate({"local": local()}, 1)
+    with pytest.raises(SettingsError, match="workers is 0"):
+        Evaluator(cases.Walk, 0)
+    with Evaluator(cases.Walk, 1) as evaluator, pytest.raises(SettingsError, match="0 episodes"):
+        evaluator.evaluate({"still": cases.Still()}, 0)
+
+
+# Runs
+
+
+def test_a_run_is_evaluated_into_its_directory(tmp_path):
+    directory = cases.make_run(tmp_path / "run", seeds=2, settings={"expectile": [0.1, 0.5]})
+    summary = evaluate_run(directory, num_episodes=2, num_workers=1)
+    assert json.loads(json.dumps(summary)) == json.loads((directory / "evaluation.json").read_text())
+    names = ["seed0-expectile0.1", "seed1-expectile0.1", "seed0-expectile0.5", "seed1-expectile0.5"]
+    assert list(summary["members"]) == names
+    assert [group["settings"] for group in summary["groups"]] == [{"expectile": 0.1}, {"expectile": 0.5}]
+    assert [group["members"] for group in summary["groups"]] == [names[:2], names[2:]]
+    assert summary["references"]["source"] == "vem: success rate in percent"
+    # A ball that is never pushed stays where it is: no reward, and V = 5 meets γ¹²⁰·5.
+    member = summary["members"][names[0]]
+    assert (member["return"], member["score"], member["success"], member["length"]) == (0.0, 0.0, 0.0, 120.0)
+    assert member["value_error_start"] == pytest.approx(5 - 5 * 0.99**120)
+    records = read_records(directory)
+    assert [(record.member, record.updates) for record in records[::2]] == [(name, 7) for name in names]
+    assert len(records) == 8
+    assert all(record.path for record in records)
+
+
+def test_a_curve_keeps_every_point_and_a_repeated_point_replaces_its_own(tmp_path):
+    directory = cases.make_run(tmp_path / "run")
+    target = find_target(directory)
+    policies = [cases.constant_policy(sizes=(4, 2))]
+    with Evaluator(target.environment, 1) as evaluator:
+        for updates, num_episodes in ((3, 2), (7, 1), (3, 1)):
+            summary = evaluate_run_at(target, policies, updates, evaluator, num_episodes)
+            assert summary["updates"] == updates
+    assert [(record.updates, record.episode) for record in read_records(directory)] == [(7, 0), (3, 0)]
+
+
+def test_an_unfinished_run_says_how_to_go_on(tmp_path):
+    directory = cases.make_run(tmp_path / "run", seeds=2, policies=False)
+    with pytest.raises(RunError, match=r"no policy of seed0, seed1: .* vem train --resume"):
+        evaluate_run(directory)
+    cases.constant_policy(sizes=(4, 2)).save(directory / "policies" / "seed0.safetensors")
+    with pytest.raises(RunError, match="no policy of seed1:"):
+        evaluate_run(directory)
+
+
+def test_damaged_records_are_reported(tmp_path):
+    (tmp_path / "evaluations.jsonl").write_text('{"member": "seed0"\n')
+    with pytest.raises(RunError, match="remove it and evaluate again"):
+        read_records(tmp_path)
+
+
+def record(member, episode, value, **facts):
+    return EpisodeRecord(member, episode, 0, episode_return=value, length=1, **facts)
+
+
+def test_summaries_leave_failed_episodes_out_and_count_them():
+    failed = EpisodeRecord("a", 1, 0, error="gone")
+    members = {"a": {}, "b": {}, "c": {}}
+    records = [record("a", 0, 3.0), failed, record("b", 0, 5.0), EpisodeRecord("c", 0, 0, error="gone")]
+    summary = summarise(records, members, References(1.0, 3.0, "test"))
+    assert summary["members"]["a"]["return"] == 3.0
+    assert summary["members"]["a"]["score"] == 100.0
+    assert (summary["members"]["a"]["num_failed"], summary["members"]["a"]["first_error"]) == (1, "gone")
+    assert summary["members"]["c"]["return"] is None
+    [group] = summary["groups"]
+    assert group["return"]["mean"] == 4.0
+    assert group["success"] is None
+    json.dumps(summary, allow_nan=False)
+
+
+def test_value_errors_are_signed_value_minus_return():
+    records = [record("a", 0, 0.0, value_start=2.0, target_start=5.0, value_mean=4.0, target_mean=1.0)]
+    row = summarise(records, {"a": {}}, None)["members"]["a"]
+    assert (row["value_error_start"], row["value_error"], row["score"]) == (-3.0, 3.0, None)
+
+
+# Environments and references
+
+
+DATA = {"name": "logs", "source": "arrays", "environment": None, "metadata": {}}
+
+
+def test_the_environment_is_the_datas_own_or_the_given_one():
+    hopper = find_environment({**DATA, "environment": "vem/Hopper-v0"})
+    assert hopper[0] == "vem/Hopper-v0"
+    assert hopper[2] is not None
+    assert hopper[2].source == "D4RL"
+    assert find_environment({**DATA, "name": "hopper-medium-v2"}) == hopper
+    assert find_environment(DATA, "hopper-medium") == hopper
+    assert find_environment(DATA, "Pendulum-v1") == ("Pendulum-v1", "Pendulum-v1", None)
+    with pytest.raises(SimulatorError, match="logs names no environment; give one with --env ID"):
+        find_environment(DATA)
+
+
+def test_antmaze_is_evaluated_at_the_goal_the_rewards_were_labelled_with():
+    data = {**DATA, "name": "antmaze-umaze", "environment": "vem/AntMaze-UMaze-v0", "metadata": {"goal": [1.25, 9.5]}}
+    environment, name, _ = find_environment(data)
+    assert "goal at (1.25, 9.50)" in name
+    assert not isinstance(environment, str)
+    env = environment()
+    for seed in (0, 1):
+        assert env.reset(seed=seed)[1]["goal"] == pytest.approx([1.25, 9.5])
+    env.close()
+    assert find_environment({**data, "metadata": {}})[0] == "vem/AntMaze-UMaze-v0"
+
+
+def test_minari_data_keeps_its_own_references():
+    facts = {"environment": "AdroitHandDoor-v1", "ref_min_score": -10.0, "ref_max_score": 20.0}
+    data = {**DATA, "name": "D4RL/door/none-v0", "source": "minari:D4RL/door/none-v0", "metadata": facts}
+    environment, _, references = find_environment(data)
+    assert environment == "AdroitHandDoor-v1"
+    assert references == References(-10.0, 20.0, "Minari D4RL/door/none-v0")
+    _, _, without = find_environment({**data, "metadata": {"environment": "AdroitHandDoor-v1"}})
+    assert without is None
+    with pytest.raises(SimulatorError, match="names no environment"):
+        find_environment({**data, "metadata": {}})
+
+
+def test_a_minari_datasets_environment_has_its_arguments(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    from minari.data_collector import EpisodeBuffer
+
+    from vem.envs import make
+
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    env = make("vem/PointMaze-UMaze-v0", max_episode_steps=17)
+    steps = EpisodeBuffer(
+        observations=[np.zeros(4)] * 2,
+        actions=[np.zeros(2, np.float32)],
+        rewards=[0.0],
+        terminations=[False],
+        truncations=[True],
+    )
+    with pytest.warns(UserWarning, match="is set to None"):
+        minari.create_dataset_from_buffers("test/maze-v0", [steps], env=env)
+    data = {**DATA, "source": "minari:test/maze-v0", "metadata": {"environment": "vem/PointMaze-UMaze-v0"}}
+    environment, name, _ = find_environment(data)
+    assert name == "vem/PointMaze-UMaze-v0"
+    with Evaluator(environment, 1) as evaluator:
+        [found] = evaluator.evaluate({"still": cases.constant_policy(sizes=(4, 2))}, 1)
+    assert found.length == 17
+
+
+# The recorded behaviour
+
+
+def test_behaviour_records_are_the_recorded_episodes():
+    rewards = np.array([0.0, 0, 1, 0, 0, 0])
+    dataset = from_arrays(
+        np.arange(12.0).reshape(6, 2),
+        np.zeros((6, 1)),
+        rewards,
+        terminals=rewards > 0,
+        timeouts=np.arange(6) == 5,
+        next_observations=np.arange(12.0).reshape(6, 2) + 2,
+        name="antmaze-umaze",
+    )
+    first, second = behaviour_records(dataset, discount=0.5, num_paths=1)
+    assert (first.episode_return, first.discounted_return, first.length) == (1.0, 0.25, 3)
+    assert (first.success, first.terminated, first.truncated) == (True, True, False)
+    assert first.path == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
+    assert (second.episode_return, second.success, second.terminated, second.path) == (0.0, False, False, None)
+    unknown = behaviour_records(dataset.with_info(name="logs"))
+    assert [r.success for r in unknown] == [None, None]
+    assert dataclasses.asdict(first)["member"] == "behaviour"

@@ -1,0 +1,118 @@
+"""The deep side's memory on enumerated deterministic processes, against the tabular backups."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vem.algorithms.base import Spec, put_rows
+from vem.algorithms.vem import VEMSettings, make
+from vem.core import memory
+from vem.core.networks import apply_networks
+from vem.data import from_arrays
+from vem.theory import operators
+from vem.theory.expectiles import expectile_of
+from vem.theory.mdp import random_mdps, softmax_policy
+from vem.theory.trajectories import bootstrapped_targets, enumerate_rollouts, plan, stepped_targets
+
+NUM_STEPS, NUM_STATES, NUM_ACTIONS = 3, 4, 2
+
+
+@pytest.fixture
+def process():
+    mdp = random_mdps(np.random.default_rng(0), 1, num_states=NUM_STATES, num_actions=NUM_ACTIONS).take(0)
+    return mdp, softmax_policy(mdp.rewards)
+
+
+def as_rows(recorded, discount):
+    """Every enumerated rollout as one episode that was cut, in the flat layout of the deep side."""
+    states = recorded.states.reshape(-1, NUM_STEPS + 1)
+    rewards = np.pad(recorded.rewards.reshape(-1, NUM_STEPS), [(0, 0), (0, 1)])
+    valid = np.arange(NUM_STEPS + 1) < NUM_STEPS
+    valid = np.broadcast_to(valid, states.shape)
+    steps = memory.Steps(
+        jnp.asarray(rewards.ravel(), jnp.float32),
+        jnp.full(states.size, discount),
+        jnp.asarray(valid.ravel()),
+    )
+    return states, steps
+
+
+def first_rows(planned, recorded):
+    return np.asarray(planned).reshape(*recorded.states.shape)[..., 0]
+
+
+def test_one_step_plans_regress_to_the_expectile_operator(process):
+    mdp, behaviour = process
+    values = np.random.default_rng(1).normal(size=NUM_STATES)
+    recorded, chances = enumerate_rollouts(mdp, behaviour, NUM_STEPS)
+    states, steps = as_rows(recorded, mdp.discount)
+    on_rows = jnp.asarray(values[states].ravel(), jnp.float32)
+    planned = first_rows(memory.episodic_maximum(on_rows, steps, num_steps=1), recorded)
+    np.testing.assert_allclose(
+        expectile_of(planned.astype(np.float64), chances, 0.7),
+        operators.exact_expectile(values, mdp, behaviour, 0.7),
+        rtol=1e-5,
+    )
+
+
+def test_the_best_of_all_plans_is_repeated_optimality(process):
+    mdp, behaviour = process
+    values = np.random.default_rng(2).normal(size=NUM_STATES)
+    recorded, _ = enumerate_rollouts(mdp, behaviour, NUM_STEPS)
+    states, steps = as_rows(recorded, mdp.discount)
+    planned = memory.episodic_maximum(jnp.asarray(values[states].ravel(), jnp.float32), steps)
+    best, repeated = -np.inf, values
+    for _ in range(NUM_STEPS):
+        repeated = operators.optimality(repeated, mdp)
+        best = np.maximum(best, repeated)
+    np.testing.assert_allclose(first_rows(planned, recorded).max(-1), best, rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_actions", [1, NUM_ACTIONS])
+@pytest.mark.parametrize("order", ["plan-then-expectile", "expectile-then-plan"])
+def test_a_refresh_of_the_algorithm_is_the_tabular_backup(order, num_actions):
+    """The memory that training reads, from networks on one-hot states, row by row."""
+    mdp = random_mdps(np.random.default_rng(3), 1, num_states=NUM_STATES, num_actions=num_actions).take(0)
+    behaviour = np.full((NUM_STATES, num_actions), 1 / num_actions)
+    recorded, _ = enumerate_rollouts(mdp, behaviour, NUM_STEPS)
+    states = recorded.states.reshape(-1, NUM_STEPS + 1)
+    dataset = from_arrays(
+        observations=np.eye(NUM_STATES)[states[:, :-1]].reshape(-1, NUM_STATES),
+        actions=np.zeros((states.shape[0] * NUM_STEPS, 1)),
+        rewards=recorded.rewards.ravel(),
+        timeouts=np.tile(np.arange(NUM_STEPS) == NUM_STEPS - 1, states.shape[0]),
+        next_observations=np.eye(NUM_STATES)[states[:, 1:]].reshape(-1, NUM_STATES),
+        teleports="keep",
+    )
+    settings = VEMSettings(
+        expectile=0.3,
+        discount=mdp.discount,
+        order=order,
+        value_loss="squared" if order == "expectile-then-plan" else "expectile",
+        value_hidden=(16,),
+        normalise_observations=False,
+        normalise_rewards=False,
+    )
+    algorithm = make(settings, Spec(NUM_STATES, 1, dataset.num_rows), num_updates=1)
+    rows = put_rows(dataset, discount=mdp.discount)
+    key = jax.random.key(0)
+    state = algorithm.init(key, {"expectile": jnp.float32(0.3), "temperature": jnp.float32(1)})
+    stage = algorithm.stages[0]
+    _, found = stage.refresh(state, stage.empty(), rows, jnp.int32(0), key)
+    returns = np.asarray(found.returns).reshape(2, *recorded.states.shape)[..., :-1]
+    for critic in range(2):
+        values = np.asarray(apply_networks(state.targets, jnp.eye(NUM_STATES)), np.float64)[critic]
+        if order == "plan-then-expectile":
+            planned = bootstrapped_targets(values, recorded, mdp.discount)
+        else:
+            # Eq. 5 with V̂: the last row's successor has no step of its own and keeps its plain value.
+            stepped = stepped_targets(values, recorded, mdp.discount, 0.3)
+            after = np.concatenate([stepped[..., 1:], values[recorded.states[..., -1:]]], -1)
+            planned = recorded.rewards + mdp.discount * after
+        expected = plan(planned, recorded.rewards, mdp.discount, NUM_STEPS)[-1]
+        np.testing.assert_allclose(returns[critic], expected, rtol=1e-4, atol=1e-5)
+        if num_actions == 1 and order == "plan-then-expectile":
+            # With nothing to choose, the backup of the whole process: max over n of (T^μ)ⁿ V.
+            steps = [operators.n_step(values, mdp, behaviour, n) for n in range(1, NUM_STEPS + 1)]
+            np.testing.assert_allclose(returns[critic][:, 0, 0], np.max(steps, 0), rtol=1e-4, atol=1e-5)
