@@ -15,8 +15,8 @@ import numpy as np
 
 from vem import envs
 from vem.data.mazes import record_maze
-from vem.envs.waypoints import WaypointBehaviour
-from vem.tasks import normalised_score, task_of_environment
+from vem.envs.waypoints import WaypointBehavior
+from vem.tasks import normalized_score, task_of_environment
 
 RESULTS = Path(__file__).parent / "results" / "environments.json"
 NUM_STEPS = 1000
@@ -83,22 +83,22 @@ def random_policy(environment: str) -> dict[str, float]:
         "return": round(mean, 2),
         "standard_error": round(float(np.std(returns) / np.sqrt(num_episodes)), 2),
         "reference_minimum": task.minimum,
-        "score": round(float(normalised_score(task, mean)), 2),
+        "score": round(float(normalized_score(task, mean)), 2),
         "length": round(float(np.mean(lengths)), 1),
     }
 
 
-def behaviour_success(environment: str, num_episodes: int = 100) -> float:
+def behavior_success(environment: str, num_episodes: int = 100) -> float:
     """How often the recording policy of the built-in data, walking from cell to cell, meets the goal in time."""
     env: Any = envs.make(environment)
-    behaviour = WaypointBehaviour(env.unwrapped.layout, np.random.default_rng(0))
+    behavior = WaypointBehavior(env.unwrapped.layout, np.random.default_rng(0))
     num_successes = 0
     for seed in range(num_episodes):
         observation, _ = env.reset(seed=seed)
-        behaviour.reset()
+        behavior.reset()
         is_over = False
         while not is_over:
-            observation, _, terminated, truncated, _ = env.step(behaviour.act(observation))
+            observation, _, terminated, truncated, _ = env.step(behavior.act(observation))
             num_successes += terminated
             is_over = terminated or truncated
     return num_successes / num_episodes
@@ -110,7 +110,7 @@ def main() -> None:
     for environment in envs.environment_ids():
         results[environment] = steps_per_second(environment) | {"random_policy": random_policy(environment)}
         if "PointMaze" in environment:
-            results[environment]["behaviour_success"] = behaviour_success(environment)
+            results[environment]["behavior_success"] = behavior_success(environment)
         print(environment, results[environment])
     started = time.process_time()
     record_maze("pointmaze-medium", 50_000)

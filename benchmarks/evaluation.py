@@ -49,8 +49,8 @@ def untrained_policy(seed: int, observation_size: int = 29, action_size: int = 8
         "value_unit": np.asarray(1.0, np.float32),
     }
     bounds = (-np.ones(action_size), np.ones(action_size))
-    normaliser = (np.zeros(observation_size), np.ones(observation_size))
-    return make_policy("gaussian", parameters, bounds, normaliser, {"settings": {"discount": 0.99}})
+    normalizer = (np.zeros(observation_size), np.ones(observation_size))
+    return make_policy("gaussian", parameters, bounds, normalizer, {"settings": {"discount": 0.99}})
 
 
 def bare_loop(num_steps: int) -> tuple[float, float]:

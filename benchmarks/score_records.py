@@ -16,7 +16,7 @@ from vem.runs.run import read_config
 from vem.tasks import TASKS
 
 RECORDS = Path(__file__).resolve().parent / "results" / "scores"
-RECORD_VERSION = 1
+RECORD_VERSION = 2
 
 Record = dict[str, Any]
 
@@ -49,10 +49,10 @@ def make_record(run: Path) -> Record | None:
         summary = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    if summary["updates"] != config.num_updates or len(summary["groups"]) != 1:
+    if summary["steps"] != config.steps or len(summary["groups"]) != 1:
         return None
     data, group = facts["data"], summary["groups"][0]
-    episodes = [e for e in read_records(run) if e.updates == config.num_updates]
+    episodes = [e for e in read_records(run) if e.steps == config.steps]
     members = summary["members"]
     return {
         "version": RECORD_VERSION,
@@ -60,7 +60,7 @@ def make_record(run: Path) -> Record | None:
         "algorithm": config.algorithm,
         "preset": config.preset,
         "seeds": list(config.seeds),
-        "num_updates": config.num_updates,
+        "steps": config.steps,
         "settings": config.settings,
         "data": {
             "source": data["source"] if data["source"].startswith("minari:") else Path(data["source"]).name,

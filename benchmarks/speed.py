@@ -86,7 +86,7 @@ class Stage:
             "schedule": "joint",
             "policy_draw": "uniform",
             "batch_size": BATCH_SIZE,
-            "updates_per_refresh": UPDATES,
+            "steps_per_refresh": UPDATES,
             "refresh": refresh,
         }
         spec = spec_of(dataset)
@@ -133,8 +133,8 @@ def torch_update_seconds() -> float | None:
 
     critics, actor = [network(1), network(1)], network(ACTION_SIZE)
     log_std = torch.nn.Parameter(torch.zeros(ACTION_SIZE))
-    value_optimiser = torch.optim.Adam([p for c in critics for p in c.parameters()], 3e-4)
-    policy_optimiser = torch.optim.Adam([*actor.parameters(), log_std], 3e-4)
+    value_optimizer = torch.optim.Adam([p for c in critics for p in c.parameters()], 3e-4)
+    policy_optimizer = torch.optim.Adam([*actor.parameters(), log_std], 3e-4)
     observations, actions = torch.randn(100_000, OBSERVATION_SIZE), torch.rand(100_000, ACTION_SIZE) * 2 - 1
     returns = torch.randn(2, 100_000)
 
@@ -144,15 +144,15 @@ def torch_update_seconds() -> float | None:
         values = torch.stack([critic(seen)[:, 0] for critic in critics])
         difference = planned - values
         loss = (torch.where(difference > 0, 0.3, 0.7) * difference**2).mean(1).sum()
-        value_optimiser.zero_grad()
+        value_optimizer.zero_grad()
         loss.backward()
-        value_optimiser.step()
+        value_optimizer.step()
         weight = torch.softmax((planned.min(0).values - values.mean(0)).detach(), 0) * BATCH_SIZE
         density = torch.distributions.Normal(torch.tanh(actor(seen)), (-3 + 4 * torch.sigmoid(log_std)).exp())
         loss = -(weight * density.log_prob(actions[rows]).sum(-1)).mean()
-        policy_optimiser.zero_grad()
+        policy_optimizer.zero_grad()
         loss.backward()
-        policy_optimiser.step()
+        policy_optimizer.step()
 
     for _ in range(20):
         update()
@@ -251,7 +251,7 @@ def main() -> None:
     about = {
         "rows": dataset.num_rows,
         "batch_size": BATCH_SIZE,
-        "updates_per_refresh": UPDATES,
+        "steps_per_refresh": UPDATES,
         "update_flops": UPDATE_FLOPS,
         "cores": os.cpu_count(),
         "processor": platform.processor() or platform.machine(),

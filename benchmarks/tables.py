@@ -99,12 +99,12 @@ def data_table(records: Sequence[Record]) -> str:
 
 
 def run_table(records: Sequence[Record]) -> str:
-    """What each run took: updates, seeds, episodes, time."""
+    """What each run took: steps, seeds, episodes, time."""
     rows = [
         [
             r["dataset"],
             column_of(r),
-            f"{r['num_updates']:,}",
+            f"{r['steps']:,}",
             str(len(r["seeds"])),
             str(r["evaluation"]["num_episodes"]),
             "" if r["training_seconds"] is None else f"{r['training_seconds'] / 60:.1f}",
@@ -112,7 +112,7 @@ def run_table(records: Sequence[Record]) -> str:
         ]
         for r in records
     ]
-    header = ["dataset", "method", "updates", "seeds", "episodes a seed", "training minutes", "failed episodes"]
+    header = ["dataset", "method", "steps", "seeds", "episodes a seed", "training minutes", "failed episodes"]
     return _table(header, rows)
 
 
@@ -136,8 +136,8 @@ def speed_table(path: Path = PEERS) -> str:
                 " / ".join(f"{stage['done_over_needed']:.2f}" for stage in stages),
             ]
         )
-    ours = ["updates/s, one seed", "updates/s, three seeds together"]
-    peers = ["d3rlpy, updates/s", "ours with three seeds ÷ d3rlpy", "d3rlpy, % of sgemm"]
+    ours = ["steps/s, one seed", "steps/s, three seeds together"]
+    peers = ["d3rlpy, steps/s", "ours with three seeds ÷ d3rlpy", "d3rlpy, % of sgemm"]
     return _table(["method", *ours, *peers, "ours, % of sgemm", "arithmetic done ÷ needed"], rows)
 
 

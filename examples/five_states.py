@@ -14,20 +14,20 @@ from vem.theory.mdp import MDP, expectile_values, optimal_values, policy_values
 from vem.theory.trajectories import rollouts
 
 # A corridor. Action 0 steps left, action 1 right; stepping right from state 3 pays 1 and enters state 4, which
-# pays nothing ever after. The behaviour is a coin, so its value is far from the best.
+# pays nothing ever after. The behavior is a coin, so its value is far from the best.
 successors = np.array([[0, 1], [0, 2], [1, 3], [2, 4], [4, 4]])
 rewards = np.zeros((5, 2))
 rewards[3, 1] = 1
 mdp = MDP(rewards, np.eye(5)[successors], discount=0.9)
 coin = np.full((5, 2), 0.5)
 
-print("behaviour V^μ  ", policy_values(mdp, coin).round(3))
+print("behavior V^μ  ", policy_values(mdp, coin).round(3))
 for expectile in (0.7, 0.9, 0.99):
     print(f"V*_τ, τ = {expectile:<4} ", expectile_values(mdp, coin, expectile).round(3))
 print("optimal V*     ", optimal_values(mdp).round(3))
 
 # The memory operator has the fixed point of the expectile operator at τ = 0.9, and comes nearer to it from zero.
-memory = functools.partial(operators.vem, mdp=mdp, behaviour=coin, expectile=0.9)
+memory = functools.partial(operators.vem, mdp=mdp, behavior=coin, expectile=0.9)
 found = fixed_point(functools.partial(memory, max_steps=10), np.zeros(5), operators.contraction_bound(0.9, 0.9))
 print("T_vem limit    ", found.values.round(3), f"(certified to {found.error_bound:.0e})")
 for max_steps in (1, 10):

@@ -124,8 +124,8 @@ def constant_policy(value=5.0, sizes=(2, 1), member="seed0", **settings) -> Poli
         "value_unit": np.asarray(1.0),
     }
     bounds = (-np.ones(action_size), np.ones(action_size))
-    normaliser = (np.zeros(observation_size), np.ones(observation_size))
-    return make_policy("gaussian", parameters, bounds, normaliser, {"member": member, "settings": settings})
+    normalizer = (np.zeros(observation_size), np.ones(observation_size))
+    return make_policy("gaussian", parameters, bounds, normalizer, {"member": member, "settings": settings})
 
 
 def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name="own-data", policies=True, **config):
@@ -142,7 +142,7 @@ def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name
         name=name,
         environment=environment,
     )
-    run = create_run(directory, make_config(name, num_updates=7, **config), dataset)
+    run = create_run(directory, make_config(name, steps=7, **config), dataset)
     if policies:
         for member, path in zip(run.config.members, run.policy_paths, strict=True):
             constant_policy(sizes=sizes, member=member.name).save(path)

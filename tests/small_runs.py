@@ -16,10 +16,10 @@ from vem.algorithms import METHODS
 from vem.data import Dataset, from_arrays
 from vem.runs.run import Run, create_run, make_config
 
-NUM_UPDATES = 10
+NUM_STEPS = 10
 TINY = {
     "batch_size": 8,
-    "updates_per_refresh": 5,
+    "steps_per_refresh": 5,
     "num_target_actions": 3,
     "num_acting_actions": 5,
     "num_sampled_actions": 3,
@@ -60,7 +60,7 @@ def tiny_dataset(lengths: tuple[int, ...] = (8, 5, 7), seed: int = 0) -> Dataset
 
 def make_run(name: str, directory: Path, dataset: Dataset | None = None, **settings: Any) -> Run:
     """A new run of two seeds."""
-    config = make_config("tiny", name, settings=tiny_settings(name, **settings), seeds=2, num_updates=NUM_UPDATES)
+    config = make_config("tiny", name, settings=tiny_settings(name, **settings), seeds=2, steps=NUM_STEPS)
     return create_run(directory, config, dataset or tiny_dataset())
 
 
@@ -76,7 +76,7 @@ def shape_of(state: Any) -> Any:
 
 @contextmanager
 def quick_compilation(directory: Path) -> Iterator[None]:
-    """Compile without optimising, and the same program only once, kept in ``directory``: tiny networks run anyway."""
+    """Compile without optimizing, and the same program only once, kept in ``directory``: tiny networks run anyway."""
     options = {
         "jax_disable_most_optimizations": True,
         "jax_compilation_cache_dir": str(directory),

@@ -8,7 +8,7 @@ from vem.policy import ACTORS, FORMAT, VERSION, Policy, load_policy, make_policy
 from vem.storage import write_tensors
 
 BOUNDS = (np.asarray([-2.0]), np.asarray([4.0]))
-NORMALISER = (np.asarray([1.0]), np.asarray([2.0]))
+NORMALIZER = (np.asarray([1.0]), np.asarray([2.0]))
 
 
 def layer(weight, bias):
@@ -16,7 +16,7 @@ def layer(weight, bias):
 
 
 def make(kind, **parameters):
-    return make_policy(kind, {**parameters, "value_unit": np.asarray(10.0, np.float32)}, BOUNDS, NORMALISER, {})
+    return make_policy(kind, {**parameters, "value_unit": np.asarray(10.0, np.float32)}, BOUNDS, NORMALIZER, {})
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def bcq_policy(num_actions=7):
     )
 
 
-def test_mean_action_is_normalised_squashed_and_scaled(gaussian):
+def test_mean_action_is_normalized_squashed_and_scaled(gaussian):
     # (3 − 1)/2 = 1; the bounds −2 and 4 have middle 1 and half width 3
     assert gaussian.act(np.asarray([3.0]))[0] == pytest.approx(1 + 3 * np.tanh(1), rel=1e-6)
     assert gaussian.act(np.asarray([[3.0], [1.0]])).shape == (2, 1)

@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from vem.tasks import TASKS, find_task, normalised_score, task_of_environment
+from vem.tasks import TASKS, find_task, normalized_score, task_of_environment
 
 
 def test_every_dataset_of_the_paper_has_a_task():
@@ -60,14 +60,14 @@ def test_other_tasks_are_not_mistaken_for_benchmark_tasks(name):
 
 def test_references_score_zero_and_hundred():
     for task in TASKS.values():
-        scores = normalised_score(task, np.array([task.minimum, task.maximum]))
+        scores = normalized_score(task, np.array([task.minimum, task.maximum]))
         np.testing.assert_allclose(scores, [0.0, 100.0])
 
 
 def test_a_score_by_hand():
     door = find_task("door-expert")
     assert door is not None
-    assert normalised_score(door, 1000.0) == pytest.approx(100 * (1000 + 56.512833) / (2880.5693087298737 + 56.512833))
+    assert normalized_score(door, 1000.0) == pytest.approx(100 * (1000 + 56.512833) / (2880.5693087298737 + 56.512833))
 
 
 def test_paper_scores_and_expectiles():

@@ -8,8 +8,8 @@ SMALL = {
     "value_hidden": (16, 16),
     "policy_hidden": (16, 16),
     "batch_size": 32,
-    "updates_per_refresh": 20,
-    "value_updates": 0.4,
+    "steps_per_refresh": 20,
+    "value_share": 0.4,
 }
 
 

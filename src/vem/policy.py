@@ -1,4 +1,4 @@
-"""The policy artifact: one safetensors file with networks, normaliser and bounds; acting needs NumPy alone.
+"""The policy artifact: one safetensors file with networks, normalizer and bounds; acting needs NumPy alone.
 
 A policy file is tensors plus one JSON text in the file's metadata. Loading it reads numbers; it cannot run code.
 """
@@ -92,13 +92,13 @@ def make_policy(
     kind: str,
     parameters: Any,
     bounds: tuple[np.ndarray, np.ndarray],
-    normaliser: tuple[np.ndarray, np.ndarray],
+    normalizer: tuple[np.ndarray, np.ndarray],
     info: dict[str, Any],
 ) -> Policy:
     """A Policy from an algorithm's exported pytree, action bounds (low, high) and observation mean and deviation."""
     tensors = flatten(parameters)
     tensors["action_low"], tensors["action_high"] = (np.asarray(b, np.float32) for b in bounds)
-    tensors["observation_mean"], tensors["observation_deviation"] = (np.asarray(n, np.float32) for n in normaliser)
+    tensors["observation_mean"], tensors["observation_deviation"] = (np.asarray(n, np.float32) for n in normalizer)
     return Policy(kind, tensors, info)
 
 
@@ -200,7 +200,7 @@ ACTORS: dict[str, Callable[[Tensors, np.ndarray, np.random.Generator | None], np
     "tanh-gaussian": _tanh_gaussian,
     "bcq": _bcq,
 }
-"""How each kind of policy acts: (tensors, normalised observations, generator or None) → actions in ±1 units."""
+"""How each kind of policy acts: (tensors, normalized observations, generator or None) → actions in ±1 units."""
 
 
 def _value_of_states(policy: Policy, inputs: np.ndarray) -> np.ndarray:
@@ -221,4 +221,4 @@ VALUES: dict[str, Callable[[Policy, np.ndarray], np.ndarray]] = {
     "action_critics": _value_of_mean_action,
     "chooser": _value_of_candidates,
 }
-"""What a policy file holds → V of normalised observations."""
+"""What a policy file holds → V of normalized observations."""

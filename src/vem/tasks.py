@@ -22,7 +22,7 @@ BUILT_IN_REFERENCES = "vem: success rate in percent"
 
 @dataclass(frozen=True)
 class PaperScore:
-    """A normalised score of the paper's table 1; ``std`` over three seeds, None where it gives none."""
+    """A normalized score of the paper's table 1; ``std`` over three seeds, None where it gives none."""
 
     mean: float
     std: float | None = None
@@ -50,7 +50,7 @@ class Task:
     """The paper's tuned τ for VEM; None where it gives none."""
 
 
-def normalised_score(task: Task, returns: Returns) -> Returns:
+def normalized_score(task: Task, returns: Returns) -> Returns:
     """100·(R − minimum)/(maximum − minimum), elementwise."""
     return 100.0 * (returns - task.minimum) / (task.maximum - task.minimum)
 

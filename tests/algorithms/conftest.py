@@ -5,6 +5,6 @@ from small_runs import quick_compilation
 
 @pytest.fixture(scope="module", autouse=True)
 def quick(tmp_path_factory):
-    """Nothing here runs long enough for optimised programs to pay."""
+    """Nothing here runs long enough for optimized programs to pay."""
     with quick_compilation(tmp_path_factory.getbasetemp() / "programs"):
         yield

@@ -55,9 +55,7 @@ def test_cloning():
 
 
 def test_iql():
-    settings = iql.IQLSettings(
-        value_hidden=(), policy_hidden=(), value_rate=STILL, policy_rate=STILL, largest_weight=10.0
-    )
+    settings = iql.IQLSettings(value_hidden=(), policy_hidden=(), value_lr=STILL, policy_lr=STILL, largest_weight=10.0)
     algorithm = iql.make(settings, SPEC, 1)
     critics = linear(([1.0, 2.0], 0.0), ([-1.0, 0.0], 4.0))
     state = algorithm.init(KEY, swept(expectile=0.7, inverse_temperature=3.0))
@@ -74,14 +72,14 @@ def test_iql():
 
 
 def test_iql_moves_its_actor_by_a_cosine():
-    algorithm = iql.make(iql.IQLSettings(value_hidden=(), policy_hidden=(), policy_rate=0.1), SPEC, 2)
+    algorithm = iql.make(iql.IQLSettings(value_hidden=(), policy_hidden=(), policy_lr=0.1), SPEC, 2)
     state = algorithm.init(KEY, swept(expectile=0.7, inverse_temperature=3.0))._replace(actor=zero_actor())
     moves = []
     for _ in range(3):
         before = state.free_log_std
         state, _ = updated(algorithm, state)
         moves.append(abs(float((state.free_log_std - before)[0])))
-    # Adam's first step is the rate itself; the cosine over two updates ends at 0.
+    # Adam's first step is the rate itself; the cosine over two steps ends at 0.
     assert moves[0] == pytest.approx(0.1, rel=1e-3)
     assert 0.03 < moves[1] < 0.07
     assert moves[2] == 0
@@ -89,7 +87,7 @@ def test_iql_moves_its_actor_by_a_cosine():
 
 def test_awr():
     settings = awr.AWRSettings(
-        value_hidden=(), policy_hidden=(), discount=0.9, largest_weight=1.5, value_rate=STILL, policy_rate=STILL
+        value_hidden=(), policy_hidden=(), discount=0.9, largest_weight=1.5, value_lr=STILL, policy_lr=STILL
     )
     algorithm = awr.make(settings, SPEC, 1)
     state = algorithm.init(KEY, swept(temperature=1.0))
@@ -186,8 +184,8 @@ BCQ = {
     "generator_hidden": (),
     "value_hidden": (),
     "policy_hidden": (),
-    "value_rate": STILL,
-    "policy_rate": STILL,
+    "value_lr": STILL,
+    "policy_lr": STILL,
     "generator_rate": STILL,
     "batch_size": 2,
 }
@@ -220,7 +218,7 @@ def test_cql_gap():
 
 def cql_metrics(threshold, weight, stage=-1):
     settings = cql.CQLSettings(
-        value_hidden=(), policy_hidden=(), value_rate=0.1, policy_rate=0.1, lagrange_threshold=threshold
+        value_hidden=(), policy_hidden=(), value_lr=0.1, policy_lr=0.1, lagrange_threshold=threshold
     )
     algorithm = cql.make(settings, SPEC, 4)
     critics = linear(([0.0, 0.0], 1.0), ([0.0, 0.0], 2.0))
@@ -248,10 +246,10 @@ def test_cql_multiplier_holds_the_gap_at_its_threshold(threshold, grows):
 
 
 def test_cql_clones_first():
-    assert [s.name for s in cql.make(cql.CQLSettings(cloning_updates=3), SPEC, 10).stages] == ["cloning", "policy"]
-    assert [s.num_updates for s in cql.make(cql.CQLSettings(), SPEC, 10).stages] == [5, 5]
-    assert [s.num_updates for s in cql.make(cql.CQLSettings(), SPEC, 10**6).stages] == [40_000, 960_000]
-    assert [s.name for s in cql.make(cql.CQLSettings(cloning_updates=0), SPEC, 10).stages] == ["policy"]
+    assert [s.name for s in cql.make(cql.CQLSettings(cloning_steps=3), SPEC, 10).stages] == ["cloning", "policy"]
+    assert [s.num_steps for s in cql.make(cql.CQLSettings(), SPEC, 10).stages] == [5, 5]
+    assert [s.num_steps for s in cql.make(cql.CQLSettings(), SPEC, 10**6).stages] == [40_000, 960_000]
+    assert [s.name for s in cql.make(cql.CQLSettings(cloning_steps=0), SPEC, 10).stages] == ["policy"]
     _, metrics = cql_metrics(None, 5.0, stage=0)
     # log density of tanh u = ±0.5 under u ~ N(0, 1): log N(u) − log (1 − 0.25)
     free = np.arctanh(0.5)
@@ -267,9 +265,7 @@ def test_cql_entropy_weight_follows_the_entropy():
 
 
 def test_td3bc():
-    settings = td3bc.TD3BCSettings(
-        value_hidden=(), policy_hidden=(), value_rate=STILL, policy_rate=0.1, target_noise=0.0
-    )
+    settings = td3bc.TD3BCSettings(value_hidden=(), policy_hidden=(), value_lr=STILL, policy_lr=0.1, target_noise=0.0)
     algorithm = td3bc.make(settings, SPEC, 2)
     critics = linear(([2.0, 1.0], 0.0), ([0.0, 0.0], 3.0))
     state = algorithm.init(KEY, swept(value_weight=2.5))

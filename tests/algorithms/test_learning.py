@@ -15,11 +15,11 @@ VEM = {
     "expectile": 0.9,
     "discount": 0.9,
     "effective_sample": 0.2,
-    "value_updates": 0.4,
-    "updates_per_refresh": 50,
+    "value_share": 0.4,
+    "steps_per_refresh": 50,
     "target_rate": 0.05,
-    "value_rate": 1e-3,
-    "policy_rate": 3e-3,
+    "value_lr": 1e-3,
+    "policy_lr": 3e-3,
 }
 
 
@@ -69,13 +69,13 @@ def test_monte_carlo_returns_cannot_join_recordings(to_join, tmp_path):
     ("name", "settings"),
     [
         ("bc", {}),
-        ("awr", {"policy_rate": 1e-2}),
+        ("awr", {"policy_lr": 1e-2}),
         ("bail", {}),
         ("iql", {}),
         ("td3bc", {}),
         pytest.param("bcq", {}, marks=pytest.mark.slow),
         pytest.param("bcq-em", {}, marks=pytest.mark.slow),
-        pytest.param("cql", {"policy_rate": 1e-3}, marks=pytest.mark.slow),
+        pytest.param("cql", {"policy_lr": 1e-3}, marks=pytest.mark.slow),
     ],
 )
 def test_every_method_follows_an_expert(name, settings, tmp_path):

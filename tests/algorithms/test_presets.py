@@ -30,8 +30,8 @@ def test_every_preset_builds_for_every_task(algorithm):
         ("awr", "antmaze-umaze", {"policy_std": 0.2, "decay": 0.95}),
         ("awr", "halfcheetah-medium", {"policy_std": 0.4, "momentum": 0.9}),
         ("bcq", "pen-human", {"perturbation": 0.05, "minimum_weight": 0.75, "batch_size": 100}),
-        ("bail", "pen-human", {"kept": 0.25, "below_weight": 1000.0, "value_decay": 0.02}),
-        ("td3bc", "hopper-medium", {"value_weight": 2.5, "normalise_observations": True}),
+        ("bail", "pen-human", {"kept": 0.25, "below_weight": 1000.0, "value_weight_decay": 0.02}),
+        ("td3bc", "hopper-medium", {"value_weight": 2.5, "normalize_observations": True}),
     ],
 )
 def test_official_settings_of_a_family(algorithm, dataset, expected):

@@ -37,7 +37,7 @@ def test_vem_with_monte_carlo_memory_is_awr(rows, spec):
     """Same returns; value losses equal up to AWR's unit of the critic; weights equal up to one constant."""
     discount, hidden = 0.9, (8, 8)
     awr_settings = awr.AWRSettings(
-        decay=1.0, discount=discount, value_hidden=hidden, policy_hidden=hidden, largest_weight=100.0
+        td_lambda=1.0, discount=discount, value_hidden=hidden, policy_hidden=hidden, largest_weight=100.0
     )
     vem_settings = vem.VEMSettings(
         plan="monte-carlo",
@@ -46,7 +46,7 @@ def test_vem_with_monte_carlo_memory_is_awr(rows, spec):
         schedule="joint",
         policy_draw="uniform",
         refresh="full",
-        advantage="standardised",
+        advantage="standardized",
         clip_quantile=None,
         weight="exponential",
         temperature=3.0,
@@ -80,7 +80,7 @@ def test_vem_with_monte_carlo_memory_is_awr(rows, spec):
         ratios.append(float(our_metrics["policy_loss"] / their_metrics["policy_loss"]))
         assert their_metrics["effective_share"] < 0.99
         np.testing.assert_allclose(our_metrics["effective_share"], their_metrics["effective_share"], rtol=1e-3)
-    # AWR subtracts the mean advantage, VEM's standardised advantage keeps it: a constant factor of all weights.
+    # AWR subtracts the mean advantage, VEM's standardized advantage keeps it: a constant factor of all weights.
     constant = np.exp(float(their_memory.mean / their_memory.deviation) / 3.0)
     np.testing.assert_allclose(ratios, constant, rtol=1e-3)
 
@@ -97,8 +97,8 @@ def test_bail_that_keeps_every_row_is_cloning_by_squared_error(rows, spec):
     moved, metrics = jax.jit(stage.update)(state, selected, batch, KEY)
     loss = lambda actor: jnp.mean((policy_mean(actor, batch.observations) - batch.actions) ** 2)
     value, gradient = jax.value_and_grad(loss)(state.actor)
-    optimiser = optax.adam(settings.policy_rate)
-    step, _ = optimiser.update(gradient, optimiser.init(state.actor))
+    optimizer = optax.adam(settings.policy_lr)
+    step, _ = optimizer.update(gradient, optimizer.init(state.actor))
     assert float(metrics["policy_loss"]) == pytest.approx(float(value), rel=1e-5)
     for ours, theirs in zip(
         jax.tree.leaves(moved.actor), jax.tree.leaves(optax.apply_updates(state.actor, step)), strict=True

@@ -42,11 +42,11 @@ COMBINATIONS = {
         "policy_draw": "uniform",
         "temperature": 2.0,
         "effective_sample": None,
-        "advantage": "standardised",
+        "advantage": "standardized",
         "clip_quantile": None,
         "target_update": "refresh",
         "initial_values": "random",
-        "policy_rate_decay": "none",
+        "policy_lr_schedule": "none",
     },
     "monte-carlo": {
         "plan": "monte-carlo",
@@ -63,7 +63,7 @@ COMBINATIONS = {
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_trains_and_stays_finite(name, tmp_path):
     settings = tiny_settings("vem", **COMBINATIONS[name])
-    run = create_run(tmp_path / "run", make_config("tiny", settings=settings, num_updates=4), tiny_dataset())
+    run = create_run(tmp_path / "run", make_config("tiny", settings=settings, steps=4), tiny_dataset())
     for progress in run.progress():
         assert all(np.isfinite(values).all() for values in progress.metrics.values())
     observations = np.zeros((2, 3), np.float32)
@@ -98,7 +98,7 @@ def test_the_typical_recording_holds_the_median_transition():
 @pytest.mark.parametrize("preset", ["paper", "authors"])
 def test_presets_train(preset, tmp_path):
     settings = tiny_settings("vem", effective_sample=None)
-    config = make_config("tiny", preset=preset, settings=settings, num_updates=4)
+    config = make_config("tiny", preset=preset, settings=settings, steps=4)
     run = create_run(tmp_path / "run", config, tiny_dataset()).train()
     assert run.policy.info["preset"] == preset
     assert np.isfinite(run.policy.act(np.zeros(3, np.float32))).all()
@@ -155,12 +155,12 @@ BOTH_READINGS = {
     "order": ("expectile-then-plan", "plan-then-expectile"),
     "value_loss": ("squared", "squared-weight"),
     "schedule": ("joint", "value-then-policy"),
-    "updates_per_refresh": (200, 200),
+    "steps_per_refresh": (200, 200),
     "refresh": ("full", "full"),
     "target_rate": (0.005, 1 - 0.995**200),
     "target_update": ("refresh", "update"),
-    "value_rate": (1e-3, 3e-4),
-    "policy_rate": (1e-3, 3e-4),
+    "value_lr": (1e-3, 3e-4),
+    "policy_lr": (1e-3, 3e-4),
     "policy_hidden": ((256, 256), (256, 256, 256, 256)),
     "value_hidden": ((256, 256), (256, 256)),
     "log_std_low": (-6.0, -6.0),
@@ -177,10 +177,10 @@ BOTH_READINGS = {
     "operator_step": (None, None),
     "batch_size": (128, 128),
     "discount": (0.99, 0.99),
-    "normalise_observations": (False, False),
-    "normalise_rewards": (False, False),
+    "normalize_observations": (False, False),
+    "normalize_rewards": (False, False),
     "initial_values": ("random", "random"),
-    "policy_rate_decay": ("none", "none"),
+    "policy_lr_schedule": ("none", "none"),
     "reward_scale": (1.0, 1.0),
     "reward_shift": (0.0, 0.0),
 }

@@ -29,7 +29,7 @@ def record(dataset, algorithm, mean, interval, preset="default", **changes):
         "over_seeds": {"score": spread},
     }
     data = {"num_rows": 6729, "recipe": "25 demonstrations", "sha256": "0123456789abcdef"}
-    facts = {"num_updates": 1000, "seeds": [0, 1], "training_seconds": 90.0, "data": data, "evaluation": evaluation}
+    facts = {"num_steps": 1000, "seeds": [0, 1], "training_seconds": 90.0, "data": data, "evaluation": evaluation}
     return {"dataset": dataset, "algorithm": algorithm, "preset": preset, **facts, **changes}
 
 

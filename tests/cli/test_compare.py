@@ -88,7 +88,7 @@ def test_ctrl_c_saves_every_running_cell(data, tmp_path):
         (["--steps", "many"], "--steps is 'many'"),
         (["--set", "nonsense=1"], "none of bc has this setting"),
         (["--set", "policy_hidden"], "has no value"),
-        (["--set", "policy_rate=-1"], "--policy-rate is -1.0"),
+        (["--set", "policy_lr=-1"], "--policy-lr is -1.0"),
         (["--jobs", "0"], "--jobs is 0"),
         (["--episodes", "0"], "--episodes is 0"),
         (["--seeds", "0"], "give at least one"),

@@ -15,7 +15,7 @@ def directory(tmp_path_factory):
 def test_one_table(directory, capsys):
     assert main(["evaluate", str(directory), "--episodes", "2", "--workers", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("vem/PointMaze-UMaze-v0: 2 episodes a policy, mean actions, after 7 updates")
+    assert lines[0].startswith("vem/PointMaze-UMaze-v0: 2 episodes a policy, mean actions, after 7 steps")
     assert lines[1].split("  ")[0] == "policy"
     assert lines[2].split()[:5] == ["seed0", "0", "0.0", "0.0", "120.0"]
     assert lines[3].startswith("seed1")

@@ -12,7 +12,7 @@ from tiny import tiny_dataset
 from vem.cli import main
 from vem.policy import load_policy
 
-FLAGS = ["--value-hidden", "8,8", "--policy-hidden", "8,8", "--batch-size", "16", "--updates-per-refresh", "10"]
+FLAGS = ["--value-hidden", "8,8", "--policy-hidden", "8,8", "--batch-size", "16", "--steps-per-refresh", "10"]
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_evaluating_on_the_way_draws_the_curve(tmp_path, monkeypatch, capsys):
     run = tmp_path / "run"
     code = vem("train", tmp_path / "maze.hdf5", "--steps", 900, "--evaluate-every", 300, "--out", run, *FLAGS)
     assert code == 0, capsys.readouterr().err
-    points = {json.loads(line)["updates"] for line in (run / "evaluations.jsonl").read_text().splitlines()}
+    points = {json.loads(line)["steps"] for line in (run / "evaluations.jsonl").read_text().splitlines()}
     assert len(points) >= 2
     assert max(points) == 900
     assert (run / "curve-score.png").read_bytes().startswith(b"\x89PNG")

@@ -63,7 +63,7 @@ def test_cells_are_complete(data, tmp_path):
     assert [str(cell.directory.relative_to(tmp_path)) for cell in cells] == [
         "pointmaze-umaze/vem", "pointmaze-umaze/bc", "D4RL-pen-human-v2/vem", "D4RL-pen-human-v2/bc",
     ]  # fmt: skip
-    assert [cell.config.num_updates for cell in cells[:2]] == [7, 100_000]
+    assert [cell.config.steps for cell in cells[:2]] == [7, 100_000]
     assert [cell.config.preset for cell in cells[:2]] == ["paper", "default"]
     assert cells[0].config.seeds == (4, 5)
     assert list(tmp_path.iterdir()) == []

@@ -22,14 +22,14 @@ class Trial(NamedTuple):
     shapes: list[Any]
     """Structure, shapes and types of the state: before training, then after each chunk."""
     chunks: list[tuple[str, int]]
-    """Stage and number of updates after each chunk."""
+    """Stage and number of steps after each chunk."""
     metrics: list[dict[str, np.ndarray]]
     state: Any
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_program(tmp_path_factory):
-    """Every stage is compiled once for all trainings of the module, in chunks of at most 3 updates."""
+    """Every stage is compiled once for all trainings of the module, in chunks of at most 3 steps."""
     with quick_compilation(tmp_path_factory.getbasetemp() / "programs"), pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "compile_chunk", cache(loop.compile_chunk))
         patch.setattr(loop, "LONGEST_CHUNK", 3)
@@ -43,8 +43,8 @@ def trial(request, tmp_path_factory) -> Trial:
     shapes, chunks, metrics, state = [shape_of(run.initial().state)], [], [], None
     for progress in run.progress():
         shapes.append(shape_of(progress.snapshot.state))
-        chunks.append((progress.stage.name, progress.updates))
+        chunks.append((progress.stage.name, progress.steps))
         metrics.append(progress.metrics)
-        if progress.updates == progress.num_updates:
+        if progress.steps == progress.num_steps:
             state = jax.tree.map(np.array, progress.snapshot.state)
     return Trial(request.param, run, shapes, chunks, metrics, state)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from small_runs import NUM_UPDATES, bits, make_run, shape_of, tiny_dataset
+from small_runs import NUM_STEPS, bits, make_run, shape_of, tiny_dataset
 from vem.algorithms import METHODS, bcq
 from vem.algorithms.base import draw_batch
 from vem.algorithms.config import sweepable
@@ -22,7 +22,7 @@ OBSERVATIONS = np.random.default_rng(5).standard_normal((6, 3)).astype(np.float3
 
 
 def trained(run, members=None):
-    """The state after all updates of a run's algorithm."""
+    """The state after all steps of a run's algorithm."""
     members = members or run.config.members
     swept = {name: getattr(run.settings, name) for name in sweepable(type(run.settings))}
     swept = {name: value for name, value in swept.items() if value is not None}
@@ -39,8 +39,8 @@ def test_state_keeps_its_structure_and_types(trial):
 
 
 def test_every_update_is_done_and_measured(trial):
-    assert trial.chunks[-1][1] == NUM_UPDATES
-    assert sum(stage.num_updates for stage in trial.run.algorithm.stages) == NUM_UPDATES
+    assert trial.chunks[-1][1] == NUM_STEPS
+    assert sum(stage.num_steps for stage in trial.run.algorithm.stages) == NUM_STEPS
     for metrics in trial.metrics:
         assert all(values.shape == (2,) and np.isfinite(values).all() for values in metrics.values())
     if trial.name != "bc":

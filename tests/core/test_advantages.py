@@ -17,13 +17,13 @@ def scale(kind="raw", **changes):
 def test_advantages_by_hand():
     difference = np.asarray([0.25, -0.2, 0.0, -0.1])
     np.testing.assert_allclose(advantages.advantage(RETURNS, VALUES, scale(), "raw"), difference, atol=1e-7)
-    standardised = advantages.advantage(RETURNS, VALUES, scale("standardised"), "standardised")
-    np.testing.assert_allclose(standardised, difference / difference.std(), rtol=1e-5, atol=1e-6)
+    standardized = advantages.advantage(RETURNS, VALUES, scale("standardized"), "standardized")
+    np.testing.assert_allclose(standardized, difference / difference.std(), rtol=1e-5, atol=1e-6)
     relative = advantages.advantage(RETURNS, VALUES, scale("relative"), "relative")
     np.testing.assert_allclose(relative, np.log([2.0, 0.5, 1.0, 0.5]), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["standardised", "relative"])
+@pytest.mark.parametrize("kind", ["standardized", "relative"])
 def test_the_unit_of_the_reward_does_not_matter(kind):
     small = advantages.advantage(RETURNS, VALUES, scale(kind), kind)
     large = advantages.fit_scale(1000 * RETURNS, 1000 * VALUES, kind, jnp.float32(1.0))
@@ -52,9 +52,9 @@ def test_clipping_at_quantiles():
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.8])
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e4])
 def test_the_temperature_gives_the_wanted_effective_sample(share, unit):
-    advantages = unit * jnp.asarray(np.random.default_rng(1).gumbel(size=4000), jnp.float32)
-    temperature = advantages.temperature_for(advantages, jnp.float32(share))
-    found = advantages.effective_share(advantages.softmax_weights(advantages, temperature))
+    adv = unit * jnp.asarray(np.random.default_rng(1).gumbel(size=4000), jnp.float32)
+    temperature = advantages.temperature_for(adv, jnp.float32(share))
+    found = advantages.effective_share(advantages.softmax_weights(adv, temperature))
     assert found == pytest.approx(share, abs=0.01)
 
 
@@ -64,9 +64,9 @@ def test_equal_advantages_get_equal_weights():
 
 
 def test_weights_by_hand():
-    advantages = jnp.asarray([0.0, np.log(3.0)])
-    np.testing.assert_allclose(advantages.softmax_weights(advantages, jnp.float32(1.0)), [0.5, 1.5], rtol=1e-5)
-    np.testing.assert_allclose(advantages.exponential_weights(advantages, jnp.float32(0.5)), [1.0, 9.0], rtol=1e-5)
+    adv = jnp.asarray([0.0, np.log(3.0)])
+    np.testing.assert_allclose(advantages.softmax_weights(adv, jnp.float32(1.0)), [0.5, 1.5], rtol=1e-5)
+    np.testing.assert_allclose(advantages.exponential_weights(adv, jnp.float32(0.5)), [1.0, 9.0], rtol=1e-5)
     assert advantages.exponential_weights(jnp.asarray(1e9), jnp.float32(1.0)) == pytest.approx(100.0)
     np.testing.assert_allclose(advantages.leaky_relu_weights(jnp.asarray([-2.0, 3.0]), jnp.float32(4.0)), [-0.5, 3.0])
 
@@ -83,10 +83,10 @@ def fit_mean(least, steps=400):
     weight, action = jnp.asarray([-1.0]), jnp.asarray([0.0])
     likelihood = lambda mean: -0.5 * (action - mean) ** 2
     loss = lambda mean: advantages.weighted_likelihood_loss(weight, likelihood(mean), least)
-    optimiser = optax.sgd(0.5)
-    mean, moments = jnp.asarray(0.1), optimiser.init(jnp.asarray(0.1))
+    optimizer = optax.sgd(0.5)
+    mean, moments = jnp.asarray(0.1), optimizer.init(jnp.asarray(0.1))
     for _ in range(steps):
-        step, moments = optimiser.update(jax.grad(loss)(mean), moments)
+        step, moments = optimizer.update(jax.grad(loss)(mean), moments)
         mean = optax.apply_updates(mean, step)
     return float(loss(mean)), float(mean)
 

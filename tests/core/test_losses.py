@@ -36,10 +36,10 @@ def test_gradients(level):
 
 
 @pytest.mark.parametrize("level", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
-def test_the_minimisers_are_the_expectiles(level):
+def test_the_minimizers_are_the_expectiles(level):
     sample = np.random.default_rng(0).gamma(2.0, size=400)
 
-    def minimiser(loss):
+    def minimizer(loss):
         return minimize_scalar(
             lambda v: loss(sample - v, level).mean(),
             bounds=(sample.min(), sample.max()),
@@ -47,10 +47,10 @@ def test_the_minimisers_are_the_expectiles(level):
             options={"xatol": 1e-10},
         ).x
 
-    assert minimiser(losses.expectile_loss) == pytest.approx(scipy_expectile(sample, level), abs=1e-6)
+    assert minimizer(losses.expectile_loss) == pytest.approx(scipy_expectile(sample, level), abs=1e-6)
     effective = losses.effective_expectile(level)
-    assert minimiser(losses.squared_weight_loss) == pytest.approx(scipy_expectile(sample, effective), abs=1e-6)
-    assert minimiser(losses.quantile_loss) == pytest.approx(np.quantile(sample, level), abs=0.02)
+    assert minimizer(losses.squared_weight_loss) == pytest.approx(scipy_expectile(sample, effective), abs=1e-6)
+    assert minimizer(losses.quantile_loss) == pytest.approx(np.quantile(sample, level), abs=0.02)
 
 
 def test_effective_expectiles_of_the_released_settings():

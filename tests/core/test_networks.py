@@ -75,8 +75,8 @@ def test_targets_move_by_their_rate():
 
 
 def test_descend_steps_against_the_gradient():
-    optimiser = optax.sgd(0.5)
-    parameters, _ = descend(optimiser, jnp.asarray(2.0), optimiser.init(jnp.asarray(1.0)), jnp.asarray(1.0))
+    optimizer = optax.sgd(0.5)
+    parameters, _ = descend(optimizer, jnp.asarray(2.0), optimizer.init(jnp.asarray(1.0)), jnp.asarray(1.0))
     assert float(parameters) == 0.0
 
 

@@ -59,13 +59,13 @@ def test_an_episode_from_the_start_to_the_goal_would_be_dropped(monkeypatch):
     """Even a controller that always walks to the goal leaves no such episode in the data."""
     layout = maze_layout("pointmaze-umaze")
 
-    class ToTheGoal(waypoints.WaypointBehaviour):
+    class ToTheGoal(waypoints.WaypointBehavior):
         def __init__(self, layout, rng):
             super().__init__(layout, rng)
             for cell in layout.free_cells:
                 self._nearby[cell] = [waypoints.routes_from(layout, cell)[layout.goal_cell]] * 2
 
-    monkeypatch.setattr(waypoints, "WaypointBehaviour", ToTheGoal)
+    monkeypatch.setattr(waypoints, "WaypointBehavior", ToTheGoal)
     rows = mazes.record_maze("pointmaze-umaze", 4000, seed=0)
     assert rows["terminals"].sum() > 50
     for episode in episodes(rows):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from vem import envs
-from vem.tasks import find_task, normalised_score
+from vem.tasks import find_task, normalized_score
 
 
 def episode(env, seed):
@@ -31,7 +31,7 @@ def test_a_random_policy_drops_the_pen_and_scores_near_zero():
     env = envs.make(task.environment)
     env.action_space.seed(0)
     outcomes = [episode(env, seed) for seed in range(60)]
-    assert abs(normalised_score(task, np.mean([total for total, _, _ in outcomes]))) < 4.0
+    assert abs(normalized_score(task, np.mean([total for total, _, _ in outcomes]))) < 4.0
     dropped = [length for _, length, terminated in outcomes if terminated]
     kept = [length for _, length, terminated in outcomes if not terminated]
     assert len(dropped) > 10

@@ -56,7 +56,7 @@ def test_reset_noise_is_d4rls():
 
 
 def test_goals_are_drawn_in_d4rls_range(ant):
-    corner = np.array(ant.layout.centre(ant.layout.goal_cell))
+    corner = np.array(ant.layout.center(ant.layout.goal_cell))
     offsets = np.array([ant.reset(seed=seed)[1]["goal"] for seed in range(300)]) - corner
     assert offsets.min() >= 0
     assert offsets.max() <= 1.5
@@ -87,7 +87,7 @@ def test_walls_hold_the_ant(ant):
     for cell in ant.layout.free_cells[::3]:
         for direction in ((5, 0), (-5, 0), (0, 5), (0, -5)):
             qpos = ant.init_qpos.copy()
-            qpos[:2] = ant.layout.centre(cell)
+            qpos[:2] = ant.layout.center(cell)
             ant.set_state(qpos, np.zeros(14))
             row, column = cell
             ahead = (row + np.sign(direction[1]), column + np.sign(direction[0]))
@@ -96,8 +96,8 @@ def test_walls_hold_the_ant(ant):
                 x, y = ant.step(rng.uniform(-1, 1, 8))[0][:2]
                 assert not ant.layout.walls[ant.layout.cell(x, y)]
             if ant.layout.walls[ahead]:
-                travelled = (np.array([x, y]) - ant.layout.centre(cell)) @ np.sign(direction)
-                assert 0.5 < travelled < 2.0
+                traveled = (np.array([x, y]) - ant.layout.center(cell)) @ np.sign(direction)
+                assert 0.5 < traveled < 2.0
 
 
 def test_it_survives_pickling():

@@ -17,7 +17,7 @@ def test_geometry_agrees_with_itself(name):
     assert not layout.walls[layout.start_cell]
     assert not layout.walls[layout.goal_cell]
     for cell in layout.free_cells:
-        assert layout.cell(*layout.centre(cell)) == cell
+        assert layout.cell(*layout.center(cell)) == cell
     assert layout.cell(*layout.start) == layout.start_cell
     assert layout.cell(*layout.goal) == layout.goal_cell
     left, right, bottom, top = layout.extent
@@ -35,11 +35,11 @@ def test_antmaze_is_laid_out_as_in_d4rl():
     assert layout.walls.shape == (9, 12)
     assert layout.start == (0.0, 0.0)
     assert layout.cell_size == 4.0
-    assert layout.centre(layout.goal_cell) == (32.0, 24.0)
+    assert layout.center(layout.goal_cell) == (32.0, 24.0)
     assert layout.goal == (32.75, 24.75)
     assert layout.goal_radius == 0.5
-    assert maze_layout("antmaze-medium-play").centre((6, 6)) == (20.0, 20.0)
-    assert maze_layout("antmaze-umaze").centre((3, 1)) == (0.0, 8.0)
+    assert maze_layout("antmaze-medium-play").center((6, 6)) == (20.0, 20.0)
+    assert maze_layout("antmaze-umaze").center((3, 1)) == (0.0, 8.0)
 
 
 def test_pointmaze_is_laid_out_as_in_gymnasium_robotics():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vem import envs
-from vem.tasks import find_task, normalised_score
+from vem.tasks import find_task, normalized_score
 
 CLASSES = {
     "hopper": ("hopper_v4", "HopperEnv"),
@@ -54,4 +54,4 @@ def test_a_random_policy_scores_near_zero(name, num_episodes):
             _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
             total, is_over = total + reward, terminated or truncated
         returns.append(total)
-    assert abs(normalised_score(task, np.mean(returns))) < 2.0
+    assert abs(normalized_score(task, np.mean(returns))) < 2.0

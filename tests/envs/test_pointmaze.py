@@ -17,7 +17,7 @@ def test_physics_and_walls_are_those_of_gymnasium_robotics(maze):
     rng = np.random.default_rng(0)
     for cell in ours.layout.free_cells[::4]:
         for env in (theirs.point_env, ours):
-            env.set_state(np.array(ours.layout.centre(cell)), np.zeros(2))
+            env.set_state(np.array(ours.layout.center(cell)), np.zeros(2))
         for push in rng.choice([-1.0, 0.0, 1.0], (4, 2)):
             for _ in range(40):
                 expected = theirs.step(push)[0]["observation"]

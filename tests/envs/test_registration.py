@@ -118,8 +118,8 @@ def test_an_unknown_name_is_answered_with_close_ones(wrong, suggestion):
 
 
 def test_a_wrong_argument_is_a_clear_error():
-    with pytest.raises(SimulatorError, match="colour"):
-        envs.make("hopper-medium", colour="red")
+    with pytest.raises(SimulatorError, match="color"):
+        envs.make("hopper-medium", color="red")
 
 
 @pytest.mark.parametrize("module", ["mujoco", "gymnasium_robotics"])

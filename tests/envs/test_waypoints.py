@@ -3,7 +3,7 @@ import pytest
 
 from vem import envs
 from vem.envs import maze_layout
-from vem.envs.waypoints import WaypointBehaviour, routes_from
+from vem.envs.waypoints import WaypointBehavior, routes_from
 
 
 @pytest.mark.parametrize("maze", ["umaze", "medium", "large"])
@@ -26,19 +26,19 @@ def test_a_route_by_hand():
 
 def test_it_arrives_in_another_cell_at_most_half_the_way():
     env = envs.make("pointmaze-medium").unwrapped
-    behaviour = WaypointBehaviour(env.layout, np.random.default_rng(0))
-    assert behaviour.max_moves == 5
+    behavior = WaypointBehavior(env.layout, np.random.default_rng(0))
+    assert behavior.max_moves == 5
     moves = []
     for seed in range(30):
         observation, _ = env.reset(seed=seed)
-        behaviour.reset()
+        behavior.reset()
         for _ in range(200):
-            action = behaviour.act(observation)
+            action = behavior.act(observation)
             assert env.action_space.contains(action)
             observation = env.step(action)[0]
-            if behaviour.has_arrived:
+            if behavior.has_arrived:
                 break
-        assert behaviour.has_arrived
+        assert behavior.has_arrived
         moves.append(len(routes_from(env.layout, (1, 1))[env.layout.cell(*observation[:2])]) - 1)
     assert max(moves) in (4, 5)
     assert min(moves) in (0, 1)

@@ -8,7 +8,7 @@ import evaluation_cases as cases
 from vem.data import from_arrays
 from vem.errors import RunError, SettingsError, SimulatorError
 from vem.evaluation.environments import References, find_environment, find_target
-from vem.evaluation.evaluate import behaviour_records, evaluate_run, evaluate_run_at, read_records, summarise
+from vem.evaluation.evaluate import behavior_records, evaluate_run, evaluate_run_at, read_records, summarize
 from vem.evaluation.rollout import EpisodeRecord, run_episode, thinned_path, waypoint_actor
 from vem.evaluation.workers import Evaluator, episode_seed
 
@@ -81,13 +81,13 @@ def test_paths_are_thinned_with_both_ends():
 
 @pytest.mark.parametrize("is_stochastic", [False, True])
 def test_the_number_of_workers_changes_nothing(is_stochastic):
-    actors = {"policy": cases.constant_policy(sizes=(4, 2)), "behaviour": waypoint_actor}
+    actors = {"policy": cases.constant_policy(sizes=(4, 2)), "behavior": waypoint_actor}
     results = []
     for num_workers in (1, 2):
         with Evaluator("pointmaze-umaze", num_workers) as evaluator:
             results.append(evaluator.evaluate(actors, 4, seed=3, is_stochastic=is_stochastic, num_paths=2))
     assert results[0] == results[1]
-    assert [record.member for record in results[0]] == ["policy"] * 4 + ["behaviour"] * 4
+    assert [record.member for record in results[0]] == ["policy"] * 4 + ["behavior"] * 4
     assert [record.episode for record in results[0]] == [0, 1, 2, 3] * 2
     assert all(record.error is None for record in results[0])
     assert [record.path is not None for record in results[0]] == [True, True, False, False] * 2
@@ -197,7 +197,7 @@ def test_a_run_is_evaluated_into_its_directory(tmp_path):
     assert (member["return"], member["score"], member["success"], member["length"]) == (0.0, 0.0, 0.0, 120.0)
     assert member["value_error_start"] == pytest.approx(5 - 5 * 0.99**120)
     records = read_records(directory)
-    assert [(record.member, record.updates) for record in records[::2]] == [(name, 7) for name in names]
+    assert [(record.member, record.steps) for record in records[::2]] == [(name, 7) for name in names]
     assert len(records) == 8
     assert all(record.path for record in records)
 
@@ -207,10 +207,10 @@ def test_a_curve_keeps_every_point_and_a_repeated_point_replaces_its_own(tmp_pat
     target = find_target(directory)
     policies = [cases.constant_policy(sizes=(4, 2))]
     with Evaluator(target.environment, 1) as evaluator:
-        for updates, num_episodes in ((3, 2), (7, 1), (3, 1)):
-            summary = evaluate_run_at(target, policies, updates, evaluator, num_episodes)
-            assert summary["updates"] == updates
-    assert [(record.updates, record.episode) for record in read_records(directory)] == [(7, 0), (3, 0)]
+        for steps, num_episodes in ((3, 2), (7, 1), (3, 1)):
+            summary = evaluate_run_at(target, policies, steps, evaluator, num_episodes)
+            assert summary["steps"] == steps
+    assert [(record.steps, record.episode) for record in read_records(directory)] == [(7, 0), (3, 0)]
 
 
 def test_an_unfinished_run_says_how_to_go_on(tmp_path):
@@ -236,7 +236,7 @@ def test_summaries_leave_failed_episodes_out_and_count_them():
     failed = EpisodeRecord("a", 1, 0, error="gone")
     members = {"a": {}, "b": {}, "c": {}}
     records = [record("a", 0, 3.0), failed, record("b", 0, 5.0), EpisodeRecord("c", 0, 0, error="gone")]
-    summary = summarise(records, members, References(1.0, 3.0, "test"))
+    summary = summarize(records, members, References(1.0, 3.0, "test"))
     assert summary["members"]["a"]["return"] == 3.0
     assert summary["members"]["a"]["score"] == 100.0
     assert (summary["members"]["a"]["num_failed"], summary["members"]["a"]["first_error"]) == (1, "gone")
@@ -249,7 +249,7 @@ def test_summaries_leave_failed_episodes_out_and_count_them():
 
 def test_value_errors_are_signed_value_minus_return():
     records = [record("a", 0, 0.0, value_start=2.0, target_start=5.0, value_mean=4.0, target_mean=1.0)]
-    row = summarise(records, {"a": {}}, None)["members"]["a"]
+    row = summarize(records, {"a": {}}, None)["members"]["a"]
     assert (row["value_error_start"], row["value_error"], row["score"]) == (-3.0, 3.0, None)
 
 
@@ -271,7 +271,7 @@ def test_the_environment_is_the_datas_own_or_the_given_one():
         find_environment(DATA)
 
 
-def test_antmaze_is_evaluated_at_the_goal_the_rewards_were_labelled_with():
+def test_antmaze_is_evaluated_at_the_goal_the_rewards_were_labeled_with():
     data = {**DATA, "name": "antmaze-umaze", "environment": "vem/AntMaze-UMaze-v0", "metadata": {"goal": [1.25, 9.5]}}
     environment, name, _ = find_environment(data)
     assert "goal at (1.25, 9.50)" in name
@@ -320,10 +320,10 @@ def test_a_minari_datasets_environment_has_its_arguments(tmp_path, monkeypatch):
     assert found.length == 17
 
 
-# The recorded behaviour
+# The recorded behavior
 
 
-def test_behaviour_records_are_the_recorded_episodes():
+def test_behavior_records_are_the_recorded_episodes():
     rewards = np.array([0.0, 0, 1, 0, 0, 0])
     dataset = from_arrays(
         np.arange(12.0).reshape(6, 2),
@@ -334,11 +334,11 @@ def test_behaviour_records_are_the_recorded_episodes():
         next_observations=np.arange(12.0).reshape(6, 2) + 2,
         name="antmaze-umaze",
     )
-    first, second = behaviour_records(dataset, discount=0.5, num_paths=1)
+    first, second = behavior_records(dataset, discount=0.5, num_paths=1)
     assert (first.episode_return, first.discounted_return, first.length) == (1.0, 0.25, 3)
     assert (first.success, first.terminated, first.truncated) == (True, True, False)
     assert first.path == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
     assert (second.episode_return, second.success, second.terminated, second.path) == (0.0, False, False, None)
-    unknown = behaviour_records(dataset.with_info(name="logs"))
+    unknown = behavior_records(dataset.with_info(name="logs"))
     assert [r.success for r in unknown] == [None, None]
-    assert dataclasses.asdict(first)["member"] == "behaviour"
+    assert dataclasses.asdict(first)["member"] == "behavior"

@@ -21,7 +21,7 @@ RELAXED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, Hea
 
 @st.composite
 def recordings(draw, min_rows=1):
-    """Columns with random flags; observations are the row number, so that each row can be recognised."""
+    """Columns with random flags; observations are the row number, so that each row can be recognized."""
     num_rows = draw(st.integers(min_rows, 25))
     flags = st.lists(st.booleans(), min_size=num_rows, max_size=num_rows)
     row = np.arange(num_rows, dtype=np.float32)

@@ -29,7 +29,7 @@ quick = settings(max_examples=40, deadline=None)
 
 @st.composite
 def problems(draw, kinds=(deterministic_transitions, stochastic_transitions), largest_discount=0.99):
-    """A process of 2–20 states and 1–6 actions, a behaviour with full support, and pairs of values."""
+    """A process of 2–20 states and 1–6 actions, a behavior with full support, and pairs of values."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     num_states, num_actions = draw(st.integers(2, 20)), draw(st.integers(1, 6))
     discount = draw(st.floats(0.0, largest_discount))
@@ -42,20 +42,20 @@ def problems(draw, kinds=(deterministic_transitions, stochastic_transitions), la
         transitions=draw(st.sampled_from(kinds)),
     ).take(0)
     mdp = MDP(4 * drawn.rewards - 2, drawn.transitions, discount)
-    behaviour = 0.9 * rng.dirichlet(np.ones(num_actions), size=num_states) + 0.1 / num_actions
-    return mdp, behaviour, random_pairs(rng, 40, (num_states,), scale=4 / (1 - discount))
+    behavior = 0.9 * rng.dirichlet(np.ones(num_actions), size=num_states) + 0.1 / num_actions
+    return mdp, behavior, random_pairs(rng, 40, (num_states,), scale=4 / (1 - discount))
 
 
-def bound(kind, mdp, behaviour, **more):
-    return functools.partial(kind, mdp=mdp, behaviour=behaviour, **more)
+def bound(kind, mdp, behavior, **more):
+    return functools.partial(kind, mdp=mdp, behavior=behavior, **more)
 
 
 @quick
 @given(problems(), EXPECTILES, st.floats(0.01, 1))
 def test_lemma_1_the_rate_with_the_minimum_holds_up_to_the_largest_step(problem, expectile, share):
-    mdp, behaviour, pairs = problem
+    mdp, behavior, pairs = problem
     step_size = share * operators.largest_step_size(expectile)
-    operator = bound(operators.gradient_expectile, mdp, behaviour, expectile=expectile, step_size=step_size)
+    operator = bound(operators.gradient_expectile, mdp, behavior, expectile=expectile, step_size=step_size)
     limit = operators.contraction_bound(expectile, mdp.discount, step_size)
     assert contraction_rate(operator, *pairs) <= limit + 1e-8
 
@@ -63,10 +63,10 @@ def test_lemma_1_the_rate_with_the_minimum_holds_up_to_the_largest_step(problem,
 @quick
 @given(problems(), EXPECTILES)
 def test_lemma_1_the_rate_is_reached_where_all_errors_have_one_sign(problem, expectile):
-    mdp, behaviour, _ = problem
+    mdp, behavior, _ = problem
     # Far above every value all errors are negative, far below all are positive.
     level = np.full(mdp.num_states, (1 if expectile >= 0.5 else -1) * (10 + 4 / (1 - mdp.discount)))
-    operator = bound(operators.gradient_expectile, mdp, behaviour, expectile=expectile)
+    operator = bound(operators.gradient_expectile, mdp, behavior, expectile=expectile)
     reached = contraction_rate(operator, level[None], level[None] + np.sign(level))
     assert reached == pytest.approx(operators.contraction_bound(expectile, mdp.discount), abs=1e-9)
 
@@ -83,15 +83,15 @@ def test_section_3_1_the_rate_with_the_maximum_is_refuted():
 @quick
 @given(problems(), EXPECTILES, st.floats(0.01, 1))
 def test_the_operator_is_a_mix_of_two_non_expansions(problem, expectile, step_size):
-    mdp, behaviour, pairs = problem
-    raised = bound(operators.optimistic, mdp, behaviour)
-    lowered = bound(operators.pessimistic, mdp, behaviour)
+    mdp, behavior, pairs = problem
+    raised = bound(operators.optimistic, mdp, behavior)
+    lowered = bound(operators.pessimistic, mdp, behavior)
     assert contraction_rate(raised, *pairs) <= 1 + 1e-8
     assert contraction_rate(lowered, *pairs) <= 1 + 1e-8
     values = pairs[0]
     mixed = (1 - 2 * step_size) * values
     mixed += 2 * step_size * (expectile * raised(values) + (1 - expectile) * lowered(values))
-    direct = operators.gradient_expectile(values, mdp, behaviour, expectile, step_size)
+    direct = operators.gradient_expectile(values, mdp, behavior, expectile, step_size)
     np.testing.assert_allclose(direct, mixed, atol=1e-9 * (1 + abs(values).max()))
 
 
@@ -125,32 +125,32 @@ def test_far_beyond_the_step_size_condition_the_operator_expands():
 @quick
 @given(problems(), EXPECTILES, EXPECTILES)
 def test_lemma_2_monotone_in_tau(problem, first, second):
-    mdp, behaviour, (values, _) = problem
+    mdp, behavior, (values, _) = problem
     low, high = sorted([first, second])
     slack = 1e-9 * (1 + abs(values).max())
     for step_size in (min(operators.largest_step_size(low), operators.largest_step_size(high)), None):
-        below = operators.gradient_expectile(values, mdp, behaviour, low, step_size)
-        above = operators.gradient_expectile(values, mdp, behaviour, high, step_size)
+        below = operators.gradient_expectile(values, mdp, behavior, low, step_size)
+        above = operators.gradient_expectile(values, mdp, behavior, high, step_size)
         assert (above >= below - slack).all()
-    exact = [operators.exact_expectile(values, mdp, behaviour, tau) for tau in (low, high)]
+    exact = [operators.exact_expectile(values, mdp, behavior, tau) for tau in (low, high)]
     assert (exact[1] >= exact[0] - slack).all()
 
 
 @quick
 @given(problems(), EXPECTILES)
 def test_the_operator_is_monotone_in_the_values(problem, expectile):
-    mdp, behaviour, (first, second) = problem
+    mdp, behavior, (first, second) = problem
     low, high = np.minimum(first, second), np.maximum(first, second)
-    operator = bound(operators.gradient_expectile, mdp, behaviour, expectile=expectile)
+    operator = bound(operators.gradient_expectile, mdp, behavior, expectile=expectile)
     assert (operator(high) >= operator(low) - 1e-9 * (1 + abs(high).max())).all()
 
 
 @quick
 @given(problems(), EXPECTILES, EXPECTILES)
 def test_proposition_1_fixed_points_are_monotone_in_tau(problem, first, second):
-    mdp, behaviour, _ = problem
+    mdp, behavior, _ = problem
     low, high = sorted([first, second])
-    below, above = (expectile_values(mdp, behaviour, tau) for tau in (low, high))
+    below, above = (expectile_values(mdp, behavior, tau) for tau in (low, high))
     slack = 1e-9 * (1 + abs(below).max())
     assert (above >= below - slack).all()
     assert (above <= optimal_values(mdp) + slack).all()
@@ -159,42 +159,42 @@ def test_proposition_1_fixed_points_are_monotone_in_tau(problem, first, second):
 @settings(max_examples=15, deadline=None)
 @given(problems(largest_discount=0.9), LEVELS)
 def test_three_ways_to_the_fixed_point_agree(problem, expectile):
-    mdp, behaviour, _ = problem
+    mdp, behavior, _ = problem
     zero = np.zeros(mdp.num_states)
-    gradient = bound(operators.gradient_expectile, mdp, behaviour, expectile=expectile)
+    gradient = bound(operators.gradient_expectile, mdp, behavior, expectile=expectile)
     stepped = fixed_point(gradient, zero, operators.contraction_bound(expectile, mdp.discount), 1e-8)
-    exact = bound(operators.exact_expectile, mdp, behaviour, expectile=expectile)
+    exact = bound(operators.exact_expectile, mdp, behavior, expectile=expectile)
     solved = fixed_point(exact, zero, mdp.discount, 1e-8)
-    direct = expectile_values(mdp, behaviour, expectile)
+    direct = expectile_values(mdp, behavior, expectile)
     assert distance(stepped.values, direct) <= stepped.error_bound + 1e-10
     assert distance(solved.values, direct) <= solved.error_bound + 1e-10
 
 
 @quick
 @given(problems())
-def test_tau_one_half_is_the_value_of_the_behaviour(problem):
-    mdp, behaviour, (values, _) = problem
-    np.testing.assert_allclose(expectile_values(mdp, behaviour, 0.5), policy_values(mdp, behaviour), rtol=1e-9)
-    evaluated = operators.evaluation(values, mdp, behaviour)
+def test_tau_one_half_is_the_value_of_the_behavior(problem):
+    mdp, behavior, (values, _) = problem
+    np.testing.assert_allclose(expectile_values(mdp, behavior, 0.5), policy_values(mdp, behavior), rtol=1e-9)
+    evaluated = operators.evaluation(values, mdp, behavior)
     slack = 1e-9 * (1 + abs(values).max())
-    np.testing.assert_allclose(operators.exact_expectile(values, mdp, behaviour, 0.5), evaluated, atol=slack)
+    np.testing.assert_allclose(operators.exact_expectile(values, mdp, behavior, 0.5), evaluated, atol=slack)
     # The gradient operator is T^μ only at α = 1, which is the largest step here.
-    np.testing.assert_allclose(operators.gradient_expectile(values, mdp, behaviour, 0.5), evaluated, atol=slack)
-    halfway = operators.gradient_expectile(values, mdp, behaviour, 0.5, step_size=0.5)
+    np.testing.assert_allclose(operators.gradient_expectile(values, mdp, behavior, 0.5), evaluated, atol=slack)
+    halfway = operators.gradient_expectile(values, mdp, behavior, 0.5, step_size=0.5)
     np.testing.assert_allclose(halfway, (values + evaluated) / 2, atol=slack)
 
 
 @quick
 @given(problems(largest_discount=0.95))
 def test_lemma_3_tau_to_one_tends_to_the_optimal_value(problem):
-    mdp, behaviour, _ = problem
+    mdp, behavior, _ = problem
     best = optimal_values(mdp)
-    gaps = [distance(expectile_values(mdp, behaviour, 1 - gap), best) for gap in (1e-3, 1e-6, 1e-9)]
+    gaps = [distance(expectile_values(mdp, behavior, 1 - gap), best) for gap in (1e-3, 1e-6, 1e-9)]
     assert gaps[0] >= gaps[1] - 1e-9
     assert gaps[2] <= 1e-4 * (1 + abs(best).max())
 
 
-def test_lemma_3_needs_the_support_of_the_behaviour():
+def test_lemma_3_needs_the_support_of_the_behavior():
     mdp = MDP(np.array([[0.0, 1.0]]), np.ones((1, 2, 1)), 0.5)
     never_the_best = np.array([[1.0, 0.0]])
     assert expectile_values(mdp, never_the_best, 1 - 1e-9) == pytest.approx(0, abs=1e-6)
@@ -206,9 +206,9 @@ def test_dropping_the_expectation_over_next_states_needs_determinism():
     # One action, which leads to a good or a bad state by a coin: nothing to choose, only luck.
     transitions = np.array([[[0, 0.5, 0.5]], [[0, 1, 0]], [[0, 0, 1]]])
     mdp = MDP(np.array([[0.0], [1.0], [0.0]]), transitions, 0.5)
-    behaviour = np.ones((3, 1))
-    averaged = expectile_values(mdp, behaviour, 0.99)
-    lucky = fixed_point(bound(operators.outcome_expectile, mdp, behaviour, expectile=0.99), np.zeros(3), 0.5).values
+    behavior = np.ones((3, 1))
+    averaged = expectile_values(mdp, behavior, 0.99)
+    lucky = fixed_point(bound(operators.outcome_expectile, mdp, behavior, expectile=0.99), np.zeros(3), 0.5).values
     np.testing.assert_allclose(averaged, [0.5, 2, 0], atol=1e-9)
     assert lucky[0] == pytest.approx(0.99, abs=1e-6)
 
@@ -216,10 +216,10 @@ def test_dropping_the_expectation_over_next_states_needs_determinism():
 @quick
 @given(problems(kinds=(deterministic_transitions,)), EXPECTILES)
 def test_in_deterministic_processes_sampled_transitions_change_nothing(problem, expectile):
-    mdp, behaviour, (values, _) = problem
+    mdp, behavior, (values, _) = problem
     np.testing.assert_allclose(
-        operators.outcome_expectile(values, mdp, behaviour, expectile),
-        operators.exact_expectile(values, mdp, behaviour, expectile),
+        operators.outcome_expectile(values, mdp, behavior, expectile),
+        operators.exact_expectile(values, mdp, behavior, expectile),
         atol=1e-9 * (1 + abs(values).max()),
     )
 
@@ -227,9 +227,9 @@ def test_in_deterministic_processes_sampled_transitions_change_nothing(problem, 
 @quick
 @given(problems(), LEVELS)
 def test_exact_expectile_and_quantile_contract_at_the_discount_for_every_tau(problem, level):
-    mdp, behaviour, pairs = problem
-    expectile = bound(operators.exact_expectile, mdp, behaviour, expectile=level)
-    quantile = bound(operators.exact_quantile, mdp, behaviour, quantile=level)
+    mdp, behavior, pairs = problem
+    expectile = bound(operators.exact_expectile, mdp, behavior, expectile=level)
+    quantile = bound(operators.exact_quantile, mdp, behavior, quantile=level)
     assert contraction_rate(expectile, *pairs) <= mdp.discount + 1e-7
     assert contraction_rate(quantile, *pairs) <= mdp.discount + 1e-7
 
@@ -237,39 +237,39 @@ def test_exact_expectile_and_quantile_contract_at_the_discount_for_every_tau(pro
 @quick
 @given(problems(), EXPECTILES, MAX_STEPS)
 def test_lemma_4_the_memory_operator_contracts_at_the_same_rate(problem, expectile, max_steps):
-    mdp, behaviour, pairs = problem
-    operator = bound(operators.vem, mdp, behaviour, expectile=expectile, max_steps=max_steps)
+    mdp, behavior, pairs = problem
+    operator = bound(operators.vem, mdp, behavior, expectile=expectile, max_steps=max_steps)
     assert contraction_rate(operator, *pairs) <= operators.contraction_bound(expectile, mdp.discount) + 1e-8
 
 
 @quick
 @given(problems(), st.floats(0.5, 0.98), MAX_STEPS, st.floats(0.05, 1))
 def test_lemma_4_the_fixed_point_is_kept_for_tau_above_one_half(problem, expectile, max_steps, share):
-    mdp, behaviour, _ = problem
-    values = expectile_values(mdp, behaviour, expectile)
+    mdp, behavior, _ = problem
+    values = expectile_values(mdp, behavior, expectile)
     step_size = share * operators.largest_step_size(expectile)
-    again = operators.vem(values, mdp, behaviour, expectile, max_steps, step_size)
+    again = operators.vem(values, mdp, behavior, expectile, max_steps, step_size)
     np.testing.assert_allclose(again, values, atol=1e-9 * (1 + abs(values).max()))
 
 
 def test_lemma_4_the_fixed_point_moves_for_tau_below_one_half():
     # One state, rewards 0 and 1 with equal chance: V*_τ = ½ at τ = ¼, while T^μ ½ = ¾.
-    mdp, behaviour = MDP(np.array([[0.0, 1.0]]), np.ones((1, 2, 1)), 0.5), np.array([[0.5, 0.5]])
-    assert expectile_values(mdp, behaviour, 0.25) == pytest.approx(0.5)
-    operator = bound(operators.vem, mdp, behaviour, expectile=0.25, max_steps=2)
+    mdp, behavior = MDP(np.array([[0.0, 1.0]]), np.ones((1, 2, 1)), 0.5), np.array([[0.5, 0.5]])
+    assert expectile_values(mdp, behavior, 0.25) == pytest.approx(0.5)
+    operator = bound(operators.vem, mdp, behavior, expectile=0.25, max_steps=2)
     moved = fixed_point(operator, np.zeros(1), operators.contraction_bound(0.25, 0.5)).values
     assert moved[0] > 0.6
-    assert policy_values(mdp, behaviour)[0] == pytest.approx(1)
+    assert policy_values(mdp, behavior)[0] == pytest.approx(1)
 
 
 @quick
 @given(problems(largest_discount=0.95), st.floats(0.5, 0.98), st.integers(2, 6))
 def test_memory_helps_values_that_are_too_low_and_only_those(problem, expectile, max_steps):
-    mdp, behaviour, (shift, _) = problem
-    target = expectile_values(mdp, behaviour, expectile)
+    mdp, behavior, (shift, _) = problem
+    target = expectile_values(mdp, behavior, expectile)
     slack = 1e-9 * (1 + abs(target).max() + abs(shift).max())
-    planned = bound(operators.vem, mdp, behaviour, expectile=expectile, max_steps=max_steps)
-    single = bound(operators.gradient_expectile, mdp, behaviour, expectile=expectile)
+    planned = bound(operators.vem, mdp, behavior, expectile=expectile, max_steps=max_steps)
+    single = bound(operators.gradient_expectile, mdp, behavior, expectile=expectile)
     low, high = target - abs(shift), target + abs(shift)
     assert (distance(planned(low), target) <= distance(single(low), target) + slack).all()
     assert (planned(low) <= target + slack).all()
@@ -279,15 +279,15 @@ def test_memory_helps_values_that_are_too_low_and_only_those(problem, expectile,
 @settings(max_examples=15, deadline=None)
 @given(problems(largest_discount=0.9), LEVELS, st.integers(1, 5))
 def test_lemma_5_bounds_one_application(problem, expectile, max_steps):
-    mdp, behaviour, (values, _) = problem
-    target = expectile_values(mdp, behaviour, expectile)
+    mdp, behavior, (values, _) = problem
+    target = expectile_values(mdp, behavior, expectile)
     rate = operators.contraction_bound(expectile, mdp.discount)
-    unrolled = operators.rollout_values(values, mdp, behaviour, expectile, max_steps)
+    unrolled = operators.rollout_values(values, mdp, behavior, expectile, max_steps)
     winner = unrolled.argmax(0)
     for n in range(1, max_steps + 1):
 
         def rollout(v, n=n):
-            return operators.n_step(operators.gradient_expectile(v, mdp, behaviour, expectile), mdp, behaviour, n - 1)
+            return operators.n_step(operators.gradient_expectile(v, mdp, behavior, expectile), mdp, behavior, n - 1)
 
         shrink = mdp.discount ** (n - 1) * rate
         own = fixed_point(rollout, target, shrink, 1e-8)
@@ -300,8 +300,8 @@ def test_lemma_5_bounds_one_application(problem, expectile, max_steps):
 
 def test_the_recursion_of_section_3_2_is_not_the_operator_of_section_4_2():
     # Equation 6 starts at r + γV̂(s′) and so lacks the term V̂(s) that keeps the fixed point.
-    mdp, behaviour = MDP(np.array([[0.0, 1.0]]), np.ones((1, 2, 1)), 0.5), np.array([[0.5, 0.5]])
-    target = expectile_values(mdp, behaviour, 0.75)
-    rollouts = operators.rollout_values(target, mdp, behaviour, 0.75, 4)
+    mdp, behavior = MDP(np.array([[0.0, 1.0]]), np.ones((1, 2, 1)), 0.5), np.array([[0.5, 0.5]])
+    target = expectile_values(mdp, behavior, 0.75)
+    rollouts = operators.rollout_values(target, mdp, behavior, 0.75, 4)
     assert rollouts.max(0) == pytest.approx(target)
     assert rollouts[1:].max(0)[0] < target[0] - 0.1

@@ -24,7 +24,7 @@ def write_maze_data(path: Path, seed: int = 0) -> Path:
     observations = generator.normal(size=(NUM_EPISODES * STEPS, 29)).astype(np.float32)
     for episode in range(NUM_EPISODES):
         rows = slice(episode * STEPS, (episode + 1) * STEPS)
-        first, second = (np.array(layout.centre(cells[i])) for i in generator.integers(len(cells), size=2))
+        first, second = (np.array(layout.center(cells[i])) for i in generator.integers(len(cells), size=2))
         line = first + np.linspace(0, 1, STEPS)[:, None] * (second - first)
         observations[rows, :2] = line
     ends = np.arange(1, NUM_EPISODES + 1) * STEPS - 1
@@ -40,12 +40,12 @@ def write_maze_data(path: Path, seed: int = 0) -> Path:
     return path
 
 
-def write_episodes(run: Path, updates: tuple[int, ...], num_episodes: int = 6) -> None:
+def write_episodes(run: Path, steps: tuple[int, ...], num_episodes: int = 6) -> None:
     """Evaluated episodes of every member: the first ``seed + 3`` of them succeed."""
     config, _ = read_config(run)
     has_value = config.algorithm.startswith("vem")
     lines = []
-    for done in updates:
+    for done in steps:
         for member in config.members:
             for episode in range(num_episodes):
                 success = episode < member.seed + 3
@@ -53,7 +53,7 @@ def write_episodes(run: Path, updates: tuple[int, ...], num_episodes: int = 6) -
                     member.name,
                     episode,
                     seed=episode,
-                    updates=done,
+                    steps=done,
                     episode_return=float(success),
                     discounted_return=0.5 * success,
                     length=10 + episode,
@@ -92,8 +92,8 @@ def write_policies(run: Run) -> None:
         if run.config.algorithm == "vem":
             parameters["critics"] = network(2, outputs=1)
         info = {"settings": {**run.config.settings, **member.swept}, "member": member.name}
-        bounds, normaliser = (-np.ones(8), np.ones(8)), (np.zeros(29), np.ones(29))
-        make_policy("gaussian", parameters, bounds, normaliser, info).save(path)
+        bounds, normalizer = (-np.ones(8), np.ones(8)), (np.zeros(29), np.ones(29))
+        make_policy("gaussian", parameters, bounds, normalizer, info).save(path)
 
 
 def write_metrics(run: Run) -> None:
@@ -106,15 +106,15 @@ def write_metrics(run: Run) -> None:
     lines = []
     for number, (stage, metrics) in enumerate(names):
         members = {m.name: dict.fromkeys(metrics, 1 / (1 + number + m.seed)) for m in run.config.members}
-        updates = 6 * (number + 1) // len(names)
-        lines.append(json.dumps({"updates": updates, "stage": stage, "seconds": number, "members": members}) + "\n")
+        steps = 6 * (number + 1) // len(names)
+        lines.append(json.dumps({"steps": steps, "stage": stage, "seconds": number, "members": members}) + "\n")
     (run.directory / "metrics.jsonl").write_text("".join(lines))
 
 
 def write_run(directory: Path, data: Path, algorithm: str, **settings: object) -> Path:
-    """A finished run of 6 updates and two seeds, made without training."""
+    """A finished run of 6 steps and two seeds, made without training."""
     small = {"policy_hidden": [8], **settings}
-    config = make_config(str(data), algorithm=algorithm, settings=small, seeds=2, num_updates=6)
+    config = make_config(str(data), algorithm=algorithm, settings=small, seeds=2, steps=6)
     run = create_run(directory, config, load_data(config))
     write_policies(run)
     write_metrics(run)

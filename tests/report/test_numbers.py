@@ -21,7 +21,7 @@ def test_series_are_the_swept_settings_with_their_seeds(run):
     assert [one.label for one in run.series] == ["vem, τ = 0.3", "vem, τ = 0.7"]
     assert [one.names for one in run.series][1] == ["seed0-expectile0.7", "seed1-expectile0.7"]
     assert run.series[0].evaluated_at == [3, 6]
-    assert {episode.updates for episode in run.series[0].episodes()} == {6}
+    assert {episode.steps for episode in run.series[0].episodes()} == {6}
 
 
 def test_labels_tell_runs_apart(trained):
@@ -32,8 +32,8 @@ def test_labels_tell_runs_apart(trained):
 
 
 def test_curves_are_as_recorded(run):
-    updates, values = run.series[0].curve("value_loss")
-    assert values.shape == (2, len(updates))
+    steps, values = run.series[0].curve("value_loss")
+    assert values.shape == (2, len(steps))
     assert values[1, 0] == run.metrics[0]["members"]["seed1-expectile0.3"]["value_loss"]
     (drawing,) = [d for d in draw_curves(run.series, looks(run.series), "") if d.name == "curve-value-loss"]
     line = drawing.figure.axes[0].get_lines()[0]
@@ -112,16 +112,16 @@ def test_odd_metric_names_make_plain_file_names(trained):
 
 def test_other_actors_have_rows_of_their_own(trained):
     run = read_run(trained["vem"])
-    run.episodes.append(EpisodeRecord("behaviour", 0, seed=0, episode_return=1.0, length=5, success=True))
+    run.episodes.append(EpisodeRecord("behavior", 0, seed=0, episode_return=1.0, length=5, success=True))
     (row,) = other_rows(run)
-    assert (row.label, row.num_episodes) == ("behaviour", 1)
+    assert (row.label, row.num_episodes) == ("behavior", 1)
     assert row.quantities["score"].mean == 100
     assert len(run.series[0].episodes()) == 12
 
 
 def test_failed_episodes_are_left_out_and_said(run, trained):
     damaged = read_run(trained["vem"])
-    first = next(i for i, e in enumerate(damaged.episodes) if e.updates == 6)
+    first = next(i for i, e in enumerate(damaged.episodes) if e.steps == 6)
     damaged.episodes[first] = dataclasses.replace(damaged.episodes[first], episode_return=None, error="crashed")
     row = score_row(damaged.series[0])
     assert (row.num_episodes, row.num_failed) == (11, 1)

@@ -71,7 +71,7 @@ def test_every_figure_is_a_png_and_an_svg_file(both):
     assert {f"{name}.png" for name in (*expected, "weights", "0-sweep-expectile-score")} <= names
 
 
-def test_figures_in_the_page_take_its_colour(both):
+def test_figures_in_the_page_take_its_color(both):
     report, _ = both
     text = report.page.read_text(encoding="utf-8")
     assert "currentColor" in text
@@ -87,7 +87,7 @@ def test_scores_are_those_of_the_newest_episodes(both):
     assert row["quantities"]["score"]["mean"] == pytest.approx(100 * (3 / 6 + 4 / 6) / 2)
     assert row["quantities"]["score"]["std"] == pytest.approx(100 * (4 / 6 - 3 / 6) / np.sqrt(2))
     assert row["quantities"]["value_error"]["mean"] == pytest.approx(0.25)
-    assert (row["updates"], row["num_episodes"], row["num_seeds"]) == (6, 12, 2)
+    assert (row["steps"], row["num_episodes"], row["num_seeds"]) == (6, 12, 2)
     assert "value_error" not in rows["bc"]["quantities"]
     assert rows["data"]["quantities"]["success"]["mean"] == pytest.approx(3 / 12)
     assert rows["paper: vem"]["quantities"]["score"]["mean"] == 87.5
@@ -97,7 +97,7 @@ def test_scores_are_those_of_the_newest_episodes(both):
 
 def test_the_page_holds_the_full_configuration_and_marks_differences(both, trained):
     report, page = both
-    for name in ("updates_per_refresh", "clip_quantile", "policy_rate", "sha256"):
+    for name in ("steps_per_refresh", "clip_quantile", "policy_lr", "sha256"):
         assert name in page.text
     rows = re.findall(r'<tr class="differs"><th scope="row">(\w+)</th>', report.page.read_text(encoding="utf-8"))
     assert "algorithm" in rows
@@ -127,7 +127,7 @@ def test_an_unfinished_run_says_how_to_go_on(vem_run):
     (vem_run / "metrics.jsonl").write_text(lines[0] + "\n")
     report = write_report([vem_run])
     (note,) = report.groups[0].notes
-    assert "not finished: 1 of 6 updates" in note
+    assert "not finished: 1 of 6 steps" in note
     assert note.endswith(f"vem train --resume {vem_run}")
     assert {path.stem for path in report.figures} == {"curve-value-loss", "curve-value-mean", "returns"}
 
@@ -145,7 +145,7 @@ def test_damaged_lines_are_counted_and_left_out(vem_run):
     with (vem_run / "evaluations.jsonl").open("a") as file:
         file.write('{"member": "seed0-expectile0.3", "episode": 0\n[1]\n{"member": 3, "episode": 0, "seed": 0}\n\n')
     with (vem_run / "metrics.jsonl").open("ab") as file:
-        file.write(b'\xff\xfe\n{"updates": 7, "members": {"seed0": 3}}\n')
+        file.write(b'\xff\xfe\n{"steps": 7, "members": {"seed0": 3}}\n')
     run = read_run(vem_run)
     assert any(note.startswith("3 of 51") and "evaluations.jsonl" in note for note in run.notes)
     assert any(note.startswith("2 of 6") and "metrics.jsonl" in note for note in run.notes)

@@ -15,15 +15,15 @@ TREE = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": (np.ones(2, np.i
 def test_a_tree_survives_the_round_trip(tmp_path):
     checkpoints.save_checkpoint(tmp_path, 40, TREE, {"stage": 1, "done": 20})
     tensors, header = checkpoints.load_newest(tmp_path, pytest.fail)
-    assert (header["stage"], header["done"], header["updates"]) == (1, 20, 40)
+    assert (header["stage"], header["done"], header["steps"]) == (1, 20, 40)
     restored = storage.unflatten(TREE, tensors, "test")
     np.testing.assert_array_equal(restored["a"], TREE["a"])
     assert restored["b"][0].dtype == np.int32
 
 
 def test_only_the_newest_two_stay(tmp_path):
-    for updates in (10, 20, 30):
-        checkpoints.save_checkpoint(tmp_path, updates, TREE, {})
+    for steps in (10, 20, 30):
+        checkpoints.save_checkpoint(tmp_path, steps, TREE, {})
     assert [path.stem for path in checkpoints.list_checkpoints(tmp_path)] == ["0000000020", "0000000030"]
 
 

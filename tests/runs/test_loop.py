@@ -20,10 +20,10 @@ def dataset():
     return tiny_dataset()
 
 
-def algorithm_for(dataset, num_updates=120, **settings):
+def algorithm_for(dataset, num_steps=120, **settings):
     method = find_method("vem")
     spec = spec_of(dataset)
-    return method.make(build(method.settings, {**SMALL, **settings}), spec, num_updates)
+    return method.make(build(method.settings, {**SMALL, **settings}), spec, num_steps)
 
 
 def run(dataset, members, **settings):
@@ -58,10 +58,10 @@ def test_a_policy_without_a_row_to_learn_from_is_an_error_that_names_the_setting
 
 
 def test_every_chunk_is_reported_once_and_stages_follow(dataset):
-    algorithm = algorithm_for(dataset, num_updates=130)
+    algorithm = algorithm_for(dataset, num_steps=130)
     members = [Member(0, {})]
     seen = [
-        (p.stage.name, p.updates, p.num_updates)
+        (p.stage.name, p.steps, p.num_steps)
         for p in loop.train(algorithm, put_rows(dataset), members, loop.start(algorithm, members, SWEPT))
     ]
     assert seen == [("value", 20, 130), ("value", 40, 130), ("value", 52, 130), ("policy", 130, 130)]
@@ -95,7 +95,7 @@ def test_one_compilation_for_each_stage(dataset, monkeypatch):
     programs = []
     compile_chunk = loop.compile_chunk
     monkeypatch.setattr(loop, "compile_chunk", lambda stage: programs.append(compile_chunk(stage)) or programs[-1])
-    run(dataset, [Member(0, {"expectile": tau}) for tau in (0.1, 0.5, 0.9)], num_updates=130)
+    run(dataset, [Member(0, {"expectile": tau}) for tau in (0.1, 0.5, 0.9)], num_steps=130)
     assert [program._cache_size() for program in programs] == [1, 1]
 
 
@@ -121,7 +121,7 @@ def test_going_on_from_a_snapshot_equals_never_stopping(dataset):
 
 
 def test_divergence_names_the_member_and_the_remedy(dataset):
-    algorithm = algorithm_for(dataset, value_rate=1e6)
+    algorithm = algorithm_for(dataset, value_lr=1e6)
     members = [Member(7, {"expectile": 0.9})]
     snapshot = loop.start(algorithm, members, SWEPT)
     with pytest.raises(DivergenceError, match=r"value_\w+ of seed7-expectile0.9 .* smaller --expectile"):

@@ -18,7 +18,7 @@ SETTINGS = {**SMALL, "expectile": [0.2, 0.6]}
 
 
 def start(directory, dataset, **changes):
-    config = make_config("tiny", settings={**SETTINGS, **changes}, seeds=2, num_updates=100)
+    config = make_config("tiny", settings={**SETTINGS, **changes}, seeds=2, steps=100)
     return create_run(directory, config, dataset)
 
 
@@ -51,7 +51,7 @@ def test_a_run_directory_holds_what_it_should(finished, dataset):
     assert facts["packages"].keys() >= {"vem", "jax", "numpy"}
     assert facts["config"]["settings"].keys() == {f.name for f in dataclasses.fields(vem_settings())}
     lines = [json.loads(line) for line in (finished.directory / "metrics.jsonl").read_text().splitlines()]
-    assert [line["updates"] for line in lines] == [20, 40, 100]
+    assert [line["steps"] for line in lines] == [20, 40, 100]
     assert set(lines[0]["members"]) == set(names)
     assert finished.policies[2].info["settings"]["expectile"] == 0.6
 
@@ -89,7 +89,7 @@ def test_metrics_are_those_of_an_uninterrupted_run(tmp_path, dataset, finished):
     next(progress)
     progress.close()
     with (tmp_path / "run/metrics.jsonl").open("a") as file:
-        file.write('{"updates": 60, "sta')
+        file.write('{"steps": 60, "sta')
     resume_run(tmp_path / "run", dataset).train()
     members = [
         [json.loads(line)["members"] for line in (path / "metrics.jsonl").read_text().splitlines()]
@@ -152,11 +152,11 @@ def test_two_processes_cannot_train_in_one_directory(tmp_path, dataset):
         ({"settings": {"discount": 1.0}}, "below 1"),
         ({"settings": {"expectil": 0.1}}, "did you mean expectile"),
         ({"settings": {"plan": "best"}}, "choose from episodic"),
-        ({"settings": {"value_rate": float("nan")}}, "above 0"),
+        ({"settings": {"value_lr": float("nan")}}, "above 0"),
         ({"settings": {"policy_hidden": (0,)}}, "above 0"),
         ({"seeds": []}, "at least one"),
         ({"seeds": (1, 1)}, "all different"),
-        ({"num_updates": 0}, "1 or more"),
+        ({"steps": 0}, "1 or more"),
         ({"algorithm": "dqn"}, "choose from"),
         ({"preset": "best"}, "choose from"),
     ],
@@ -189,7 +189,7 @@ def test_kill_9_at_several_moments_and_resume_gives_the_same_bits(tmp_path):
         timeouts=(np.append(~valid[1:], True) & ~data.terminal)[valid],
     )
     flags = [tmp_path / "logs.npz", "--steps", 12000, "--seeds", 2, "--checkpoint-seconds", 0.05]
-    flags += ["--value-hidden", "16,16", "--policy-hidden", "16,16", "--batch-size", 32, "--updates-per-refresh", 10]
+    flags += ["--value-hidden", "16,16", "--policy-hidden", "16,16", "--batch-size", 32, "--steps-per-refresh", 10]
     whole = spawn([*flags, "--out", tmp_path / "whole"])
     output, _ = whole.communicate(timeout=300)
     assert whole.returncode == 0, output

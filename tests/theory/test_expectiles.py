@@ -30,7 +30,7 @@ def test_by_hand():
 
 @settings(max_examples=100, deadline=None)
 @given(distributions(), LEVELS)
-def test_expectile_minimises_its_loss(distribution, level):
+def test_expectile_minimizes_its_loss(distribution, level):
     outcomes, chances = distribution
     found = expectile_of(outcomes, chances, level)
 
@@ -44,7 +44,7 @@ def test_expectile_minimises_its_loss(distribution, level):
 
 @settings(max_examples=100, deadline=None)
 @given(distributions(), LEVELS)
-def test_quantile_minimises_its_loss(distribution, level):
+def test_quantile_minimizes_its_loss(distribution, level):
     outcomes, chances = distribution
     losses = [(chances * quantile_loss(outcomes - v, level)).sum() for v in outcomes]
     found = quantile_of(outcomes, chances, level)

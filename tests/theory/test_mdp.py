@@ -35,7 +35,7 @@ def test_policy_values_by_hand():
     np.testing.assert_allclose(policy_values(TWO_STATES, always_move), [0, 0])
 
 
-def test_optimal_values_within_the_support_of_a_behaviour():
+def test_optimal_values_within_the_support_of_a_behavior():
     never_stay = np.array([[0.0, 1.0], [0.0, 1.0]])
     np.testing.assert_allclose(optimal_values(TWO_STATES, never_stay), [0, 0])
 
@@ -46,15 +46,15 @@ def test_action_values_by_hand():
 
 def test_a_batch_gives_what_its_members_give():
     mdp = random_mdps(np.random.default_rng(0), 7, transitions=stochastic_transitions)
-    behaviour = softmax_policy(mdp.rewards)
+    behavior = softmax_policy(mdp.rewards)
     for solve in (
         lambda mdp, policy: optimal_values(mdp),
         lambda mdp, policy: policy_values(mdp, policy),
         lambda mdp, policy: expectile_values(mdp, policy, 0.8),
     ):
-        together = solve(mdp, behaviour)
+        together = solve(mdp, behavior)
         for index in range(7):
-            np.testing.assert_allclose(together[index], solve(mdp.take(index), behaviour[index]), rtol=1e-10)
+            np.testing.assert_allclose(together[index], solve(mdp.take(index), behavior[index]), rtol=1e-10)
 
 
 @pytest.mark.parametrize("kind", [deterministic_transitions, stochastic_transitions])
@@ -102,7 +102,7 @@ def test_impossible_processes_are_refused(rewards, transitions, discount, messag
         MDP(rewards, transitions, discount)
 
 
-def test_impossible_behaviours_and_sizes_are_refused():
+def test_impossible_behaviors_and_sizes_are_refused():
     with pytest.raises(SettingsError, match="temperature"):
         softmax_policy(np.zeros((1, 2)), 0.0)
     with pytest.raises(SettingsError, match="one must remain"):

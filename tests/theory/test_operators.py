@@ -57,17 +57,17 @@ def test_one_step_memory_is_the_expectile_step_itself():
 
 def test_limits_of_the_fixed_points():
     mdp = random_mdps(np.random.default_rng(0), 5)
-    behaviour = softmax_policy(mdp.rewards)
+    behavior = softmax_policy(mdp.rewards)
     zero = np.zeros((5, 5))
-    evaluation = functools.partial(operators.evaluation, mdp=mdp, behaviour=behaviour)
-    np.testing.assert_allclose(fixed_point(evaluation, zero, 0.9).values, policy_values(mdp, behaviour), atol=1e-8)
+    evaluation = functools.partial(operators.evaluation, mdp=mdp, behavior=behavior)
+    np.testing.assert_allclose(fixed_point(evaluation, zero, 0.9).values, policy_values(mdp, behavior), atol=1e-8)
     optimality = functools.partial(operators.optimality, mdp=mdp)
     np.testing.assert_allclose(fixed_point(optimality, zero, 0.9).values, optimal_values(mdp), atol=1e-8)
 
 
 def test_leading_axes_of_the_values_broadcast_against_a_batch_of_processes():
     mdp = random_mdps(np.random.default_rng(0), 3)
-    behaviour = softmax_policy(mdp.rewards)
+    behavior = softmax_policy(mdp.rewards)
     values = np.random.default_rng(1).normal(size=(4, 3, 5))
     for operator in (
         functools.partial(operators.vem, expectile=0.7, max_steps=3),
@@ -75,15 +75,15 @@ def test_leading_axes_of_the_values_broadcast_against_a_batch_of_processes():
         functools.partial(operators.outcome_expectile, expectile=0.7),
         functools.partial(operators.exact_quantile, quantile=0.7),
     ):
-        together = operator(values, mdp=mdp, behaviour=behaviour)
-        alone = operator(values[2, 1], mdp=mdp.take(1), behaviour=behaviour[1])
+        together = operator(values, mdp=mdp, behavior=behavior)
+        alone = operator(values[2, 1], mdp=mdp.take(1), behavior=behavior[1])
         np.testing.assert_allclose(together[2, 1], alone, rtol=1e-12)
 
 
 def test_fresh_noise_makes_the_optimality_operator_over_estimate_and_evaluation_not():
     rng = np.random.default_rng(0)
     mdp = random_mdps(rng, 200)
-    behaviour = softmax_policy(mdp.rewards)
+    behavior = softmax_policy(mdp.rewards)
 
     def settled(operator, limit):
         noisy, values, total = operators.noisy(operator, mdp, 0.5, rng), limit, 0.0
@@ -92,9 +92,9 @@ def test_fresh_noise_makes_the_optimality_operator_over_estimate_and_evaluation_
             total += (values - limit).mean() / 200
         return total
 
-    lowest = policy_values(mdp, behaviour)
+    lowest = policy_values(mdp, behavior)
     assert settled(operators.optimality, optimal_values(mdp)) > 1
-    assert abs(settled(functools.partial(operators.evaluation, behaviour=behaviour), lowest)) < 0.1
+    assert abs(settled(functools.partial(operators.evaluation, behavior=behavior), lowest)) < 0.1
 
 
 def test_the_largest_step_and_its_check():

@@ -43,23 +43,23 @@ def first_rows(planned, recorded):
 
 
 def test_one_step_plans_regress_to_the_expectile_operator(process):
-    mdp, behaviour = process
+    mdp, behavior = process
     values = np.random.default_rng(1).normal(size=NUM_STATES)
-    recorded, chances = enumerate_rollouts(mdp, behaviour, NUM_STEPS)
+    recorded, chances = enumerate_rollouts(mdp, behavior, NUM_STEPS)
     states, steps = as_rows(recorded, mdp.discount)
     on_rows = jnp.asarray(values[states].ravel(), jnp.float32)
     planned = first_rows(memory.episodic_maximum(on_rows, steps, num_steps=1), recorded)
     np.testing.assert_allclose(
         expectile_of(planned.astype(np.float64), chances, 0.7),
-        operators.exact_expectile(values, mdp, behaviour, 0.7),
+        operators.exact_expectile(values, mdp, behavior, 0.7),
         rtol=1e-5,
     )
 
 
 def test_the_best_of_all_plans_is_repeated_optimality(process):
-    mdp, behaviour = process
+    mdp, behavior = process
     values = np.random.default_rng(2).normal(size=NUM_STATES)
-    recorded, _ = enumerate_rollouts(mdp, behaviour, NUM_STEPS)
+    recorded, _ = enumerate_rollouts(mdp, behavior, NUM_STEPS)
     states, steps = as_rows(recorded, mdp.discount)
     planned = memory.episodic_maximum(jnp.asarray(values[states].ravel(), jnp.float32), steps)
     best, repeated = -np.inf, values
@@ -74,8 +74,8 @@ def test_the_best_of_all_plans_is_repeated_optimality(process):
 def test_a_refresh_of_the_algorithm_is_the_tabular_backup(order, num_actions):
     """The memory that training reads, from networks on one-hot states, row by row."""
     mdp = random_mdps(np.random.default_rng(3), 1, num_states=NUM_STATES, num_actions=num_actions).take(0)
-    behaviour = np.full((NUM_STATES, num_actions), 1 / num_actions)
-    recorded, _ = enumerate_rollouts(mdp, behaviour, NUM_STEPS)
+    behavior = np.full((NUM_STATES, num_actions), 1 / num_actions)
+    recorded, _ = enumerate_rollouts(mdp, behavior, NUM_STEPS)
     states = recorded.states.reshape(-1, NUM_STEPS + 1)
     dataset = from_arrays(
         observations=np.eye(NUM_STATES)[states[:, :-1]].reshape(-1, NUM_STATES),
@@ -91,10 +91,10 @@ def test_a_refresh_of_the_algorithm_is_the_tabular_backup(order, num_actions):
         order=order,
         value_loss="squared" if order == "expectile-then-plan" else "expectile",
         value_hidden=(16,),
-        normalise_observations=False,
-        normalise_rewards=False,
+        normalize_observations=False,
+        normalize_rewards=False,
     )
-    algorithm = make(settings, Spec(NUM_STATES, 1, dataset.num_rows), num_updates=1)
+    algorithm = make(settings, Spec(NUM_STATES, 1, dataset.num_rows), num_steps=1)
     rows = put_rows(dataset, discount=mdp.discount)
     key = jax.random.key(0)
     state = algorithm.init(key, {"expectile": jnp.float32(0.3), "temperature": jnp.float32(1)})
@@ -114,5 +114,5 @@ def test_a_refresh_of_the_algorithm_is_the_tabular_backup(order, num_actions):
         np.testing.assert_allclose(returns[critic], expected, rtol=1e-4, atol=1e-5)
         if num_actions == 1 and order == "plan-then-expectile":
             # With nothing to choose, the backup of the whole process: max over n of (T^μ)ⁿ V.
-            steps = [operators.n_step(values, mdp, behaviour, n) for n in range(1, NUM_STEPS + 1)]
+            steps = [operators.n_step(values, mdp, behavior, n) for n in range(1, NUM_STEPS + 1)]
             np.testing.assert_allclose(returns[critic][:, 0, 0], np.max(steps, 0), rtol=1e-4, atol=1e-5)

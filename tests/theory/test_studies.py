@@ -7,7 +7,7 @@ from vem.errors import SettingsError
 from vem.theory import operators
 from vem.theory.mdp import MDP, stochastic_transitions
 from vem.theory.studies import (
-    behaviour_study,
+    behavior_study,
     horizon_study,
     readings_study,
     standard_error,
@@ -35,8 +35,8 @@ def horizon():
 
 
 @pytest.fixture(scope="module")
-def behaviour():
-    return behaviour_study(SMALL)
+def behavior():
+    return behavior_study(SMALL)
 
 
 def test_horizon_table_has_the_papers_grid(horizon):
@@ -61,18 +61,18 @@ def test_horizon_speeds_up_from_zero_but_not_the_supremum_and_adds_noise_but_no_
     assert min(np.subtract(biases, column(horizon, "bias_in_support", max_steps=2))) > 0.1
 
 
-def test_behaviour_table_rewards_better_data(behaviour):
-    assert len(behaviour) == 16
+def test_behavior_table_rewards_better_data(behavior):
+    assert len(behavior) == 16
     for measure in ("rate_from_zero", "bias", "deviation"):
-        along = column(behaviour, measure, expectile=0.6)
+        along = column(behavior, measure, expectile=0.6)
         assert along == sorted(along)
-    assert column(behaviour, "bias", expectile=0.8) == column(behaviour, "bias_in_support", expectile=0.8)
+    assert column(behavior, "bias", expectile=0.8) == column(behavior, "bias_in_support", expectile=0.8)
 
 
 def test_studies_repeat_exactly_and_differ_by_seed():
     tiny = Toy(num_mdps=2, num_rollouts=5, rollout_steps=12, num_pairs=3)
-    assert behaviour_study(tiny) == behaviour_study(tiny)
-    assert behaviour_study(tiny) != behaviour_study(Toy(2, num_rollouts=5, rollout_steps=12, num_pairs=3, seed=1))
+    assert behavior_study(tiny) == behavior_study(tiny)
+    assert behavior_study(tiny) != behavior_study(Toy(2, num_rollouts=5, rollout_steps=12, num_pairs=3, seed=1))
 
 
 def test_every_parameter_reaches_the_tables():
@@ -95,17 +95,17 @@ def test_every_parameter_reaches_the_tables():
 
 
 def test_standard_error_stands_for_the_size_of_the_dataset():
-    behaviour = np.array([[0.8, 0.2], [0.5, 0.5]])
+    behavior = np.array([[0.8, 0.2], [0.5, 0.5]])
     # 200 transitions: 100 a state, so 80, 20, 50 and 50 samples.
     expected = 3 / np.sqrt([[80, 20], [50, 50]])
-    np.testing.assert_allclose(standard_error(behaviour, 200, 3.0), expected)
+    np.testing.assert_allclose(standard_error(behavior, 200, 3.0), expected)
     # An action is never less known than one sample would leave it.
-    np.testing.assert_allclose(standard_error(behaviour, 1, 3.0), 3)
+    np.testing.assert_allclose(standard_error(behavior, 1, 3.0), 3)
 
 
-def test_tradeoff_lies_between_behaviour_and_optimum_and_over_estimates_with_noise():
+def test_tradeoff_lies_between_behavior_and_optimum_and_over_estimates_with_noise():
     table = tradeoff_study(Toy(num_mdps=20), expectiles=(0.5, 0.8, 0.99), dataset_sizes=(30, 10**9))
-    lowest, best = table[0]["behaviour_value"], table[0]["optimal_value"]
+    lowest, best = table[0]["behavior_value"], table[0]["optimal_value"]
     many, few = ({row["expectile"]: row for row in table if row["dataset_size"] == n} for n in (10**9, 30))
     assert many[0.5]["value"] == pytest.approx(lowest, abs=1e-3)
     assert lowest < many[0.8]["value"] < many[0.99]["value"] < best
@@ -143,10 +143,10 @@ def test_readings_agree_at_one_half_and_part_below_it():
         (functools.partial(horizon_study, Toy(step_size=0.9)), "step size is 0.9"),
         (functools.partial(horizon_study, SMALL, max_steps=[0]), "at least 1"),
         (functools.partial(horizon_study, SMALL, num_removed=3), "one must remain"),
-        (functools.partial(behaviour_study, SMALL, max_steps=31), "at least as long as the plan"),
-        (functools.partial(behaviour_study, SMALL, temperatures=[-1]), "temperature"),
-        (functools.partial(behaviour_study, Toy(num_mdps=0)), "number of MDPs"),
-        (functools.partial(behaviour_study, Toy(num_pairs=0)), "pairs"),
+        (functools.partial(behavior_study, SMALL, max_steps=31), "at least as long as the plan"),
+        (functools.partial(behavior_study, SMALL, temperatures=[-1]), "temperature"),
+        (functools.partial(behavior_study, Toy(num_mdps=0)), "number of MDPs"),
+        (functools.partial(behavior_study, Toy(num_pairs=0)), "pairs"),
         (functools.partial(tradeoff_study, SMALL, dataset_sizes=[0]), "at least 1"),
         (functools.partial(tradeoff_study, SMALL, noise=-1), "noise"),
         (functools.partial(readings_study, SMALL, max_steps=15), "too many rollouts"),

@@ -25,7 +25,7 @@ def written(tmp_path_factory):
 
 def test_every_study_is_written_in_three_forms(written):
     directory = written / "made" / "here"
-    for name in ("tradeoff", "horizon", "behaviour", "readings"):
+    for name in ("tradeoff", "horizon", "behavior", "readings"):
         assert (directory / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (directory / f"{name}.svg").read_text(encoding="utf-8")
         with (directory / f"{name}.csv").open(encoding="utf-8") as file:

@@ -22,7 +22,7 @@ def test_the_tables_of_the_page_are_those_of_the_results():
             f"{row[name]:.2f}" for name in ("expectile_operator", "memory_operator", "memory_sampled", "memory_authors")
         ]
         assert f"| {row['expectile']:g} | {' | '.join(numbers)} |" in PAGE
-    for name, key in (("horizon", "max_steps"), ("behaviour", "temperature")):
+    for name, key in (("horizon", "max_steps"), ("behavior", "temperature")):
         for row in RESULTS["tables"][name]:
             if row["expectile"] in (0.6, 0.9):
                 rates = f"{row['rate_from_zero']:.3f} | {row['rate_supremum']:.4f}"

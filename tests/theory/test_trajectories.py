@@ -25,8 +25,8 @@ from vem.theory.trajectories import (
 @pytest.fixture
 def problem():
     mdp = random_mdps(np.random.default_rng(3), 4, num_states=4, num_actions=2)
-    behaviour = softmax_policy(mdp.rewards)
-    return mdp, behaviour, np.random.default_rng(4).normal(size=(4, 4)) + 5
+    behavior = softmax_policy(mdp.rewards)
+    return mdp, behavior, np.random.default_rng(4).normal(size=(4, 4)) + 5
 
 
 def test_plan_by_hand():
@@ -61,9 +61,9 @@ def test_authors_plan_is_the_recursion_of_equation_5():
 
 @pytest.mark.parametrize("expectile", [0.3, 0.7])
 def test_enumerated_rollouts_average_to_the_operators(problem, expectile):
-    mdp, behaviour, values = problem
-    exact = operators.rollout_values(values, mdp, behaviour, expectile, 4)
-    recorded, chances = enumerate_rollouts(mdp, behaviour, 4)
+    mdp, behavior, values = problem
+    exact = operators.rollout_values(values, mdp, behavior, expectile, 4)
+    recorded, chances = enumerate_rollouts(mdp, behavior, 4)
     assert recorded.states.shape == (4, 4, 2**4, 5)
     np.testing.assert_allclose(chances.sum(-1), 1)
     returns = stepped_targets(values, recorded, mdp.discount, expectile)
@@ -74,11 +74,11 @@ def test_enumerated_rollouts_average_to_the_operators(problem, expectile):
 
 
 def test_sampled_memory_operator_is_exact_for_one_step_and_optimistic_beyond(problem):
-    mdp, behaviour, values = problem
+    mdp, behavior, values = problem
     for max_steps in (1, 3):
-        recorded, chances = enumerate_rollouts(mdp, behaviour, max_steps)
+        recorded, chances = enumerate_rollouts(mdp, behavior, max_steps)
         sampled = sampled_vem(values, recorded, chances, mdp.discount, 0.7, max_steps)
-        exact = operators.vem(values, mdp, behaviour, 0.7, max_steps)
+        exact = operators.vem(values, mdp, behavior, 0.7, max_steps)
         if max_steps == 1:
             np.testing.assert_allclose(sampled, exact)
         else:
@@ -87,17 +87,17 @@ def test_sampled_memory_operator_is_exact_for_one_step_and_optimistic_beyond(pro
 
 
 def test_authors_backup_of_one_step_is_the_exact_expectile_at_the_effective_level(problem):
-    mdp, behaviour, values = problem
-    recorded, chances = enumerate_rollouts(mdp, behaviour, 1)
+    mdp, behavior, values = problem
+    recorded, chances = enumerate_rollouts(mdp, behavior, 1)
     np.testing.assert_allclose(
         sampled_authors(values, recorded, chances, mdp.discount, 0.3, 1),
-        operators.exact_expectile(values, mdp, behaviour, effective_expectile(0.3)),
+        operators.exact_expectile(values, mdp, behavior, effective_expectile(0.3)),
     )
 
 
 def test_authors_backup_over_several_steps_by_direct_search(problem):
-    mdp, behaviour, values = (problem[0].take(0), problem[1][0], problem[2][0])
-    recorded, chances = enumerate_rollouts(mdp, behaviour, 3)
+    mdp, behavior, values = (problem[0].take(0), problem[1][0], problem[2][0])
+    recorded, chances = enumerate_rollouts(mdp, behavior, 3)
     found = sampled_authors(values, recorded, chances, mdp.discount, 0.4, 3)
     for state in range(4):
         outcomes = []
@@ -112,17 +112,17 @@ def test_authors_backup_over_several_steps_by_direct_search(problem):
         assert found[state] == pytest.approx(expected)
 
 
-def test_rollouts_follow_the_behaviour_and_the_process():
+def test_rollouts_follow_the_behavior_and_the_process():
     mdp = random_mdps(np.random.default_rng(0), 1, num_states=3, num_actions=2, transitions=stochastic_transitions)
-    single, behaviour = mdp.take(0), np.array([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5]])
-    recorded = rollouts(single, behaviour, np.repeat([0, 1, 2], 400), 20, np.random.default_rng(1))
+    single, behavior = mdp.take(0), np.array([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5]])
+    recorded = rollouts(single, behavior, np.repeat([0, 1, 2], 400), 20, np.random.default_rng(1))
     here, after = recorded.states[:, :-1].ravel(), recorded.states[:, 1:].ravel()
-    expected = np.einsum("sa,sat->st", behaviour, single.transitions)
+    expected = np.einsum("sa,sat->st", behavior, single.transitions)
     for state in range(3):
         shares = np.bincount(after[here == state], minlength=3) / (here == state).sum()
         np.testing.assert_allclose(shares, expected[state], atol=0.03)
         taken = recorded.rewards.ravel()[here == state]
-        assert np.isin(taken, single.rewards[state][behaviour[state] > 0]).all()
+        assert np.isin(taken, single.rewards[state][behavior[state] > 0]).all()
     np.testing.assert_array_equal(recorded.states[:, 0], np.repeat([0, 1, 2], 400))
 
 
@@ -133,12 +133,12 @@ def test_rollouts_of_a_deterministic_process_follow_its_arrows():
 
 
 def test_sampled_and_enumerated_update_deviations_agree(problem):
-    mdp, behaviour, values = (problem[0].take(1), problem[1][1], problem[2][1])
-    exact = operators.vem(values, mdp, behaviour, 0.7, 3)
-    recorded, chances = enumerate_rollouts(mdp, behaviour, 3)
+    mdp, behavior, values = (problem[0].take(1), problem[1][1], problem[2][1])
+    exact = operators.vem(values, mdp, behavior, 0.7, 3)
+    recorded, chances = enumerate_rollouts(mdp, behavior, 3)
     best = plan(stepped_targets(values, recorded, 0.9, 0.7), recorded.rewards, 0.9, 3)[-1, ..., 0]
     enumerated = np.sqrt((chances * (best - exact[:, None]) ** 2).sum())
-    drawn = rollouts(mdp, behaviour, np.random.default_rng(0).integers(4, size=4000), 3, np.random.default_rng(1))
+    drawn = rollouts(mdp, behavior, np.random.default_rng(0).integers(4, size=4000), 3, np.random.default_rng(1))
     best = plan(stepped_targets(values, drawn, 0.9, 0.7), drawn.rewards, 0.9, 3)[-1, :, 0]
     assert update_deviation(best, drawn.states[:, 0], exact) == pytest.approx(enumerated, rel=0.05)
 
@@ -157,10 +157,10 @@ def test_stochastic_processes_cannot_be_enumerated():
 
 
 def test_batched_enumeration_equals_that_of_each_process(problem):
-    mdp, behaviour, values = problem
-    together = enumerate_rollouts(mdp, behaviour, 2)
+    mdp, behavior, values = problem
+    together = enumerate_rollouts(mdp, behavior, 2)
     run = functools.partial(sampled_vem, discount=0.9, expectile=0.8, max_steps=2)
     for index in range(4):
-        alone = enumerate_rollouts(mdp.take(index), behaviour[index], 2)
+        alone = enumerate_rollouts(mdp.take(index), behavior[index], 2)
         np.testing.assert_array_equal(together[0].states[index], alone[0].states)
         np.testing.assert_allclose(run(values, *together)[index], run(values[index], *alone))

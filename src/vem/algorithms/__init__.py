@@ -1,4 +1,4 @@
-"""The methods, by name. Each is one file: a settings dataclass and ``make(settings, spec, num_updates)``."""
+"""The methods, by name. Each is one file: a settings dataclass and ``make(settings, spec, num_steps)``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _ablation(summary: str, **overrides: Any) -> Method:
 
 METHODS: dict[str, Method] = {
     "vem": Method(vem.VEMSettings, vem.make, "Value-based Episodic Memory"),
-    "bc": Method(bc.BCSettings, bc.make, "behaviour cloning"),
+    "bc": Method(bc.BCSettings, bc.make, "behavior cloning"),
     "awr": Method(awr.AWRSettings, awr.make, "advantage-weighted regression"),
     "bail": Method(bail.BAILSettings, bail.make, "best-action imitation learning"),
     "bcq": Method(bcq.BCQSettings, bcq.make, "batch-constrained Q-learning"),

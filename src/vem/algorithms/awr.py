@@ -23,32 +23,32 @@ SLICE_ROWS = 4096
 class AWRSettings:
     """The official settings; only the fixed σ differs between task families."""
 
-    temperature: float = setting(1.0, "of the weights of standardised advantages", "positive", sweep=True)
+    temperature: float = setting(1.0, "of the weights of standardized advantages", "positive", sweep=True)
     largest_weight: float = setting(20.0, "weights are clipped here", "positive")
-    decay: float = setting(0.95, "λ of the returns; 1: Monte-Carlo", "share")
+    td_lambda: float = setting(0.95, "λ of the returns; 1: Monte-Carlo", "share")
     discount: float = setting(0.99, "γ", "discount")
-    updates_per_refresh: int = setting(1000, "updates between two refreshes of the returns", "positive")
+    steps_per_refresh: int = setting(1000, "steps between two refreshes of the returns", "positive")
     value_unit: float | None = setting(None, "the critic predicts V in this unit; none: 1/(1−γ)", "positive")
     value_hidden: tuple[int, ...] = setting((128, 64), "hidden layers of the critic", "positive")
     policy_hidden: tuple[int, ...] = setting((128, 64), "hidden layers of the actor", "positive")
     policy_std: float = setting(0.4, "σ of the policy, fixed", "positive")
-    value_rate: float = setting(0.01, "learning rate of the critic", "positive")
-    policy_rate: float = setting(5e-5, "learning rate of the actor", "positive")
+    value_lr: float = setting(0.01, "learning rate of the critic", "positive")
+    policy_lr: float = setting(5e-5, "learning rate of the actor", "positive")
     momentum: float = setting(0.9, "of both gradient descents", "discount")
     batch_size: int = setting(256, "rows in an update", "positive")
-    normalise_observations: bool = setting(True, "standardise observations (kept inside the policy)")
+    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
     reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
     reward_shift: float = setting(0.0, "")
 
 
 class AWRState(NamedTuple):
-    """Networks, their optimisers and the swept settings."""
+    """Networks, their optimizers and the swept settings."""
 
     critic: Network
     """One V network, in ``value_unit``; leading axis 1."""
     actor: Network
-    value_optimiser: Any
-    policy_optimiser: Any
+    value_opt_state: Any
+    policy_opt_state: Any
     swept: dict[str, jax.Array]
 
 
@@ -60,10 +60,10 @@ class AWRMemory(NamedTuple):
     deviation: jax.Array
 
 
-def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
+def make(settings: AWRSettings, spec: Spec, num_steps: int) -> Algorithm:
     """AWR for data of the given sizes."""
-    value_optimiser = optax.sgd(settings.value_rate, settings.momentum)
-    policy_optimiser = optax.sgd(settings.policy_rate, settings.momentum)
+    value_optimizer = optax.sgd(settings.value_lr, settings.momentum)
+    policy_optimizer = optax.sgd(settings.policy_lr, settings.momentum)
     # Plain gradient descent needs targets of order 1; (1−γ)·V is of the reward's own size.
     unit = settings.value_unit or 1 / (1 - settings.discount)
     log_std = math.log(settings.policy_std)
@@ -72,7 +72,7 @@ def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
         critic_key, actor_key = jax.random.split(key)
         critic = init_networks(critic_key, (spec.observation_size, *settings.value_hidden, 1), 1)
         actor = init_network(actor_key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
-        return AWRState(critic, actor, value_optimiser.init(critic), policy_optimiser.init(actor), swept)
+        return AWRState(critic, actor, value_optimizer.init(critic), policy_optimizer.init(actor), swept)
 
     def value(critic: Network, observations: jax.Array) -> jax.Array:
         return apply_networks(critic, observations) * unit
@@ -85,7 +85,7 @@ def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
         blank = jnp.zeros((1, spec.num_rows))
         values = memory.refresh_values(value_rows, rows.observations, blank, 0, num_slices, SLICE_ROWS)
         steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
-        returns = memory.lambda_return(values, steps, settings.decay)
+        returns = memory.lambda_return(values, steps, settings.td_lambda)
         adv = (returns - values)[0, rows.drawable]
         return state, AWRMemory(returns[0], adv.mean(), jnp.maximum(adv.std(), 1e-5))
 
@@ -97,7 +97,7 @@ def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
             return 0.5 * jnp.mean(((returns - values) / unit) ** 2), values
 
         (value_error, values), gradient = jax.value_and_grad(value_loss, has_aux=True)(state.critic)
-        critic, value_moments = descend(value_optimiser, gradient, state.value_optimiser, state.critic)
+        critic, value_opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.critic)
         adv = (returns - values - memory.mean) / memory.deviation
         weight = advantages.exponential_weights(adv, state.swept["temperature"], settings.largest_weight)
 
@@ -107,7 +107,7 @@ def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
             return -jnp.mean(weight * likelihood), likelihood.mean()
 
         (policy_error, likelihood), gradient = jax.value_and_grad(policy_loss, has_aux=True)(state.actor)
-        actor, policy_moments = descend(policy_optimiser, gradient, state.policy_optimiser, state.actor)
+        actor, policy_opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, state.actor)
         metrics = {
             "value_loss": value_error,
             "value_mean": values.mean(),
@@ -117,7 +117,7 @@ def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
             "log_likelihood": likelihood,
             "effective_share": advantages.effective_share(weight),
         }
-        return AWRState(critic, actor, value_moments, policy_moments, state.swept), metrics
+        return AWRState(critic, actor, value_opt_state, policy_opt_state, state.swept), metrics
 
     def empty() -> AWRMemory:
         return AWRMemory(jnp.zeros(spec.num_rows), jnp.zeros(()), jnp.ones(()))
@@ -127,5 +127,5 @@ def make(settings: AWRSettings, spec: Spec, num_updates: int) -> Algorithm:
         critics = (*hidden, jax.tree.map(lambda leaf: leaf * unit, last))
         return {"actor": state.actor, "log_std": jnp.full(spec.action_size, log_std), "critics": critics}
 
-    stage = Stage("joint", num_updates, settings.updates_per_refresh, settings.batch_size, empty, refresh, update)
+    stage = Stage("joint", num_steps, settings.steps_per_refresh, settings.batch_size, empty, refresh, update)
     return Algorithm("awr", init, (stage,), export, "gaussian")

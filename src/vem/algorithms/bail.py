@@ -26,26 +26,26 @@ class BAILSettings:
 
     kept: float = setting(0.25, "share of the rows that are cloned", "positive share")
     below_weight: float = setting(1000.0, "weight of the envelope's error where it lies below a return", "positive")
-    envelope_updates: float = setting(0.3, "share of the updates that go to the envelope", "level")
+    envelope_share: float = setting(0.3, "share of the steps that go to the envelope", "level")
     discount: float = setting(0.99, "γ", "discount")
     value_hidden: tuple[int, ...] = setting((128, 128), "hidden layers of the envelope", "positive")
     policy_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of the actor", "positive")
-    value_rate: float = setting(3e-3, "Adam's learning rate for the envelope", "positive")
-    value_decay: float = setting(2e-2, "weight decay of the envelope, added to its gradient", "not negative")
-    policy_rate: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
+    value_lr: float = setting(3e-3, "Adam's learning rate for the envelope", "positive")
+    value_weight_decay: float = setting(2e-2, "weight decay of the envelope, added to its gradient", "not negative")
+    policy_lr: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
     batch_size: int = setting(256, "rows in an update, after the selection", "positive")
-    normalise_observations: bool = setting(False, "standardise observations (kept inside the policy)")
+    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
     reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
     reward_shift: float = setting(0.0, "")
 
 
 class BAILState(NamedTuple):
-    """The envelope (leading axis 1), the actor and their optimisers."""
+    """The envelope (leading axis 1), the actor and their optimizers."""
 
     envelope: Network
     actor: Network
-    value_optimiser: Any
-    policy_optimiser: Any
+    value_opt_state: Any
+    policy_opt_state: Any
     swept: dict[str, jax.Array]
 
 
@@ -76,16 +76,16 @@ def select(scores: jax.Array, rows: Rows, kept: float) -> jax.Array:
     return jnp.where(is_tied, scores > border, scores >= border)
 
 
-def make(settings: BAILSettings, spec: Spec, num_updates: int) -> Algorithm:
+def make(settings: BAILSettings, spec: Spec, num_steps: int) -> Algorithm:
     """BAIL for data of the given sizes."""
-    value_optimiser = optax.chain(optax.add_decayed_weights(settings.value_decay), optax.adam(settings.value_rate))
-    policy_optimiser = optax.adam(settings.policy_rate)
+    value_optimizer = optax.chain(optax.add_decayed_weights(settings.value_weight_decay), optax.adam(settings.value_lr))
+    policy_optimizer = optax.adam(settings.policy_lr)
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> BAILState:
         envelope_key, actor_key = jax.random.split(key)
         envelope = init_networks(envelope_key, (spec.observation_size, *settings.value_hidden, 1), 1)
         actor = init_network(actor_key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
-        return BAILState(envelope, actor, value_optimiser.init(envelope), policy_optimiser.init(actor), swept)
+        return BAILState(envelope, actor, value_optimizer.init(envelope), policy_optimizer.init(actor), swept)
 
     def recorded_returns(rows: Rows) -> jax.Array:
         steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
@@ -113,14 +113,14 @@ def make(settings: BAILSettings, spec: Spec, num_updates: int) -> Algorithm:
             return envelope_loss(returns[batch.rows] - values, settings.below_weight).mean(), values
 
         (value, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.envelope)
-        envelope, moments = descend(value_optimiser, gradient, state.value_optimiser, state.envelope)
+        envelope, opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.envelope)
         metrics = {
             "value_loss": value,
             "value_mean": values.mean(),
             "value_largest": jnp.abs(values).max(),
             "below_share": jnp.mean(values < returns[batch.rows]),
         }
-        return state._replace(envelope=envelope, value_optimiser=moments), metrics
+        return state._replace(envelope=envelope, value_opt_state=opt_state), metrics
 
     def update_actor(state: BAILState, selected: jax.Array, batch: Batch, key: jax.Array) -> tuple[BAILState, Metrics]:
         # More rows are drawn than needed, so that about batch_size of them are selected; only those are computed.
@@ -133,10 +133,10 @@ def make(settings: BAILSettings, spec: Spec, num_updates: int) -> Algorithm:
             return jnp.sum(weight * errors) / jnp.maximum(weight.sum(), 1)
 
         value, gradient = jax.value_and_grad(loss)(state.actor)
-        actor, moments = descend(policy_optimiser, gradient, state.policy_optimiser, state.actor)
-        return state._replace(actor=actor, policy_optimiser=moments), {"policy_loss": value, "used": weight.sum()}
+        actor, opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, state.actor)
+        return state._replace(actor=actor, policy_opt_state=opt_state), {"policy_loss": value, "used": weight.sum()}
 
-    num_envelope = max(1, round(num_updates * settings.envelope_updates))
+    num_envelope = max(1, round(num_steps * settings.envelope_share))
     num_drawn = -int(-settings.batch_size // settings.kept)
     stages = (
         Stage(
@@ -151,7 +151,7 @@ def make(settings: BAILSettings, spec: Spec, num_updates: int) -> Algorithm:
         ),
         Stage(
             "clone",
-            max(1, num_updates - num_envelope),
+            max(1, num_steps - num_envelope),
             None,
             num_drawn,
             lambda: jnp.zeros(spec.num_rows, bool),

@@ -13,9 +13,9 @@ from vem.core import memory
 from vem.data.dataset import Dataset
 
 State = Any
-"""A pytree of arrays: parameters, targets, optimiser states, and the swept settings under ``swept``."""
+"""A pytree of arrays: parameters, targets, optimizer states, and the swept settings under ``swept``."""
 Memory = Any
-"""A pytree of arrays computed from the state and all rows: what a refresh writes and the updates read."""
+"""A pytree of arrays computed from the state and all rows: what a refresh writes and the steps read."""
 Metrics = dict[str, jax.Array]
 
 
@@ -23,7 +23,7 @@ class Rows(NamedTuple):
     """A Dataset on the device, in the units that networks see."""
 
     observations: jax.Array
-    """As recorded; ``observe`` normalises them."""
+    """As recorded; ``observe`` normalizes them."""
     actions: jax.Array
     """Mapped so that the bounds are ±1."""
     rewards: jax.Array
@@ -69,11 +69,11 @@ def draw_uniformly(memory: Memory, rows: Rows, count: int, key: jax.Array) -> ja
 
 
 class Stage(NamedTuple):
-    """A phase of training: refreshes of the memory and, between them, updates of the state."""
+    """A phase of training: refreshes of the memory and, between them, steps of the state."""
 
     name: str
-    num_updates: int
-    updates_per_refresh: int | None
+    num_steps: int
+    steps_per_refresh: int | None
     """None: one refresh, at the start of the stage."""
     batch_size: int
     empty: Callable[[], Memory]
@@ -119,8 +119,8 @@ def no_refresh(state: State, memory: Memory, rows: Rows, index: jax.Array, key: 
 
 def put_rows(
     dataset: Dataset,
-    normalise_observations: bool = False,
-    normalise_rewards: bool = False,
+    normalize_observations: bool = False,
+    normalize_rewards: bool = False,
     reward_scale: float = 1.0,
     reward_shift: float = 0.0,
     return_span: float | None = None,
@@ -128,7 +128,7 @@ def put_rows(
 ) -> Rows:
     """The dataset on the device.
 
-    Rewards become scale·r + shift, and are then, if normalised, divided by the largest discounted return recorded,
+    Rewards become scale·r + shift, and are then, if normalized, divided by the largest discounted return recorded,
     so that values are of order 1 whatever the task's unit; or, with a return span, divided so that the episodes'
     undiscounted returns are this far apart at most.
     """
@@ -144,7 +144,7 @@ def put_rows(
     if (reward_scale, reward_shift) != (1.0, 0.0):
         rewards = np.where(dataset.valid, rewards * reward_scale + reward_shift, 0).astype(np.float32)
     unit = 1.0
-    if normalise_rewards:
+    if normalize_rewards:
         unit = float(np.abs(discounted_returns(rewards, dataset.valid, discount)).max()) or 1.0
     elif return_span is not None:
         returns = np.add.reduceat(rewards.astype(np.float64), dataset.episode_starts)
@@ -154,7 +154,7 @@ def put_rows(
         np.zeros(dataset.observation_size, np.float32),
         np.ones(dataset.observation_size, np.float32),
     )
-    if normalise_observations:
+    if normalize_observations:
         mean = dataset.observations.mean(0, dtype=np.float64).astype(np.float32)
         deviation = np.maximum(dataset.observations.std(0, dtype=np.float64), 1e-3).astype(np.float32)
     drawable = np.flatnonzero(dataset.valid)

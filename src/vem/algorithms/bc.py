@@ -1,4 +1,4 @@
-"""Behaviour cloning: the likelihood of the recorded actions, all rows alike."""
+"""Behavior cloning: the likelihood of the recorded actions, all rows alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import optax
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import setting
 from vem.core.distributions import log_deviation, log_likelihood, policy_mean
-from vem.core.networks import Network, decayed, descend, init_network
+from vem.core.networks import Network, descend, init_network, scheduled_lr
 
 
 @dataclass(frozen=True)
@@ -23,32 +23,33 @@ class BCSettings:
     policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
     log_std_low: float = setting(-3.0, "bounds of log σ of the policy")
     log_std_high: float = setting(1.0, "")
-    policy_rate: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
-    policy_rate_decay: Literal["cosine", "none"] = setting("cosine", "whether the actor's rate falls to 0 at the end")
-    policy_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
+    policy_lr: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
+    policy_lr_schedule: Literal["cosine", "none"] = setting("cosine", "whether the actor's rate falls to 0 at the end")
+    policy_weight_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
     batch_size: int = setting(256, "rows in an update", "positive")
-    normalise_observations: bool = setting(True, "standardise observations (kept inside the policy)")
+    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
 
 
 class BCState(NamedTuple):
-    """The policy and its optimiser."""
+    """The policy and its optimizer."""
 
     actor: Network
     free_log_std: jax.Array
-    optimiser: Any
+    opt_state: Any
     swept: dict[str, jax.Array]
 
 
-def make(settings: BCSettings, spec: Spec, num_updates: int) -> Algorithm:
-    """Behaviour cloning for data of the given sizes."""
-    optimiser = optax.adamw(
-        decayed(settings.policy_rate, settings.policy_rate_decay, num_updates), weight_decay=settings.policy_decay
+def make(settings: BCSettings, spec: Spec, num_steps: int) -> Algorithm:
+    """Behavior cloning for data of the given sizes."""
+    optimizer = optax.adamw(
+        scheduled_lr(settings.policy_lr, settings.policy_lr_schedule, num_steps),
+        weight_decay=settings.policy_weight_decay,
     )
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> BCState:
         actor = init_network(key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
         free_log_std = jnp.zeros(spec.action_size)
-        return BCState(actor, free_log_std, optimiser.init((actor, free_log_std)), swept)
+        return BCState(actor, free_log_std, optimizer.init((actor, free_log_std)), swept)
 
     def update(state: BCState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[BCState, Metrics]:
         def loss(parameters: tuple[Network, jax.Array]) -> jax.Array:
@@ -59,12 +60,12 @@ def make(settings: BCSettings, spec: Spec, num_updates: int) -> Algorithm:
 
         parameters = (state.actor, state.free_log_std)
         value, gradient = jax.value_and_grad(loss)(parameters)
-        (actor, free), moments = descend(optimiser, gradient, state.optimiser, parameters)
-        return BCState(actor, free, moments, state.swept), {"policy_loss": value, "log_likelihood": -value}
+        (actor, free), opt_state = descend(optimizer, gradient, state.opt_state, parameters)
+        return BCState(actor, free, opt_state, state.swept), {"policy_loss": value, "log_likelihood": -value}
 
     def export(state: BCState) -> dict[str, Any]:
         log_std = log_deviation(state.free_log_std, settings.log_std_low, settings.log_std_high)
         return {"actor": state.actor, "log_std": log_std}
 
-    stage = Stage("policy", num_updates, None, settings.batch_size, no_memory, no_refresh, update)
+    stage = Stage("policy", num_steps, None, settings.batch_size, no_memory, no_refresh, update)
     return Algorithm("bc", init, (stage,), export, "gaussian")

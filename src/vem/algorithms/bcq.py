@@ -20,7 +20,7 @@ from vem.core.networks import Network, apply_network, apply_networks, descend, i
 
 SLICE_ROWS = 1024
 LARGEST_LATENT = 0.5
-"""Latents are clipped here when actions are generated: close to the centre the decoder was trained most."""
+"""Latents are clipped here when actions are generated: close to the center the decoder was trained most."""
 LOG_STD_BOUNDS = (-4.0, 15.0)
 KL_WEIGHT = 0.5
 
@@ -39,11 +39,11 @@ class BCQSettings:
     generator_hidden: tuple[int, ...] = setting((750, 750), "hidden layers of encoder and decoder", "positive")
     value_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of a critic", "positive")
     policy_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of the perturbation", "positive")
-    value_rate: float = setting(1e-3, "Adam's learning rate for the critics", "positive")
-    policy_rate: float = setting(1e-3, "Adam's learning rate for the perturbation", "positive")
+    value_lr: float = setting(1e-3, "Adam's learning rate for the critics", "positive")
+    policy_lr: float = setting(1e-3, "Adam's learning rate for the perturbation", "positive")
     generator_rate: float = setting(1e-3, "Adam's learning rate for the auto-encoder", "positive")
     batch_size: int = setting(100, "rows in an update", "positive")
-    normalise_observations: bool = setting(False, "standardise observations (kept inside the policy)")
+    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
     reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
     reward_shift: float = setting(0.0, "")
 
@@ -53,14 +53,14 @@ class BCQEMSettings(BCQSettings):
     """BCQ's settings and those of the memory."""
 
     num_plan_steps: int | None = setting(None, "longest rollout n of the plan; none: to the episode's end", "positive")
-    updates_per_refresh: int = setting(200, "updates between two refreshes of the memory", "positive")
+    steps_per_refresh: int = setting(200, "steps between two refreshes of the memory", "positive")
     refresh: Literal["rolling", "full"] = setting(
         "rolling", "rolling values as many rows as BCQ's targets would between two refreshes, full all rows"
     )
 
 
 class BCQState(NamedTuple):
-    """Networks, their optimisers and the swept settings."""
+    """Networks, their optimizers and the swept settings."""
 
     encoder: Network
     decoder: Network
@@ -68,9 +68,9 @@ class BCQState(NamedTuple):
     critics: Network
     target_perturbation: Network
     target_critics: Network
-    generator_optimiser: Any
-    policy_optimiser: Any
-    value_optimiser: Any
+    generator_opt_state: Any
+    policy_opt_state: Any
+    value_opt_state: Any
     swept: dict[str, jax.Array]
 
 
@@ -117,9 +117,9 @@ def state_values(state: BCQState, observations: jax.Array, latents: jax.Array) -
 
 def _make(settings: BCQSettings, spec: Spec) -> tuple[Any, Any, Any, Any]:
     """The parts that BCQ and BCQ-EM share: init, draw_latents, update towards given targets, export."""
-    generator_optimiser = optax.adam(settings.generator_rate)
-    policy_optimiser = optax.adam(settings.policy_rate)
-    value_optimiser = optax.adam(settings.value_rate)
+    generator_optimizer = optax.adam(settings.generator_rate)
+    policy_optimizer = optax.adam(settings.policy_lr)
+    value_optimizer = optax.adam(settings.value_lr)
     observed, acted = spec.observation_size, spec.action_size
     latent_size = settings.latent_scale * acted
 
@@ -136,9 +136,9 @@ def _make(settings: BCQSettings, spec: Spec) -> tuple[Any, Any, Any, Any]:
             critics=critics,
             target_perturbation=perturbation,
             target_critics=critics,
-            generator_optimiser=generator_optimiser.init((encoder, decoder)),
-            policy_optimiser=policy_optimiser.init(perturbation),
-            value_optimiser=value_optimiser.init(critics),
+            generator_opt_state=generator_optimizer.init((encoder, decoder)),
+            policy_opt_state=policy_optimizer.init(perturbation),
+            value_opt_state=value_optimizer.init(critics),
             swept=swept,
         )
 
@@ -157,8 +157,8 @@ def _make(settings: BCQSettings, spec: Spec) -> tuple[Any, Any, Any, Any]:
 
         networks = (state.encoder, state.decoder)
         (_, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(networks)
-        (encoder, decoder), moments = descend(generator_optimiser, gradient, state.generator_optimiser, networks)
-        return state._replace(encoder=encoder, decoder=decoder, generator_optimiser=moments), metrics
+        (encoder, decoder), opt_state = descend(generator_optimizer, gradient, state.generator_opt_state, networks)
+        return state._replace(encoder=encoder, decoder=decoder, generator_opt_state=opt_state), metrics
 
     def update_critics(state: BCQState, goals: jax.Array, batch: Batch) -> tuple[BCQState, Metrics]:
         def loss(critics: Network) -> tuple[jax.Array, jax.Array]:
@@ -166,9 +166,9 @@ def _make(settings: BCQSettings, spec: Spec) -> tuple[Any, Any, Any, Any]:
             return jnp.sum(jnp.mean((goals - values) ** 2, axis=1)), values
 
         (value, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
-        critics, moments = descend(value_optimiser, gradient, state.value_optimiser, state.critics)
+        critics, opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.critics)
         metrics = {"critic_loss": value, "value_mean": values.mean(), "value_largest": jnp.abs(values).max()}
-        return state._replace(critics=critics, value_optimiser=moments), metrics
+        return state._replace(critics=critics, value_opt_state=opt_state), metrics
 
     def update_perturbation(state: BCQState, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
         sampled = generate(state.decoder, batch.observations, draw_latents(key, batch.rewards.size))
@@ -179,8 +179,8 @@ def _make(settings: BCQSettings, spec: Spec) -> tuple[Any, Any, Any, Any]:
             return -jnp.mean(apply_network(first, join(batch.observations, actions)))
 
         value, gradient = jax.value_and_grad(loss)(state.perturbation)
-        network, moments = descend(policy_optimiser, gradient, state.policy_optimiser, state.perturbation)
-        return state._replace(perturbation=network, policy_optimiser=moments), {"policy_loss": value}
+        network, opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, state.perturbation)
+        return state._replace(perturbation=network, policy_opt_state=opt_state), {"policy_loss": value}
 
     def update_towards(goal: Any, state: BCQState, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
         generator_key, goal_key, policy_key = jax.random.split(key, 3)
@@ -205,7 +205,7 @@ def _make(settings: BCQSettings, spec: Spec) -> tuple[Any, Any, Any, Any]:
     return init, draw_latents, update_towards, export
 
 
-def make(settings: BCQSettings, spec: Spec, num_updates: int) -> Algorithm:
+def make(settings: BCQSettings, spec: Spec, num_steps: int) -> Algorithm:
     """BCQ for data of the given sizes."""
     init, draw_latents, update_towards, export = _make(settings, spec)
 
@@ -217,15 +217,15 @@ def make(settings: BCQSettings, spec: Spec, num_updates: int) -> Algorithm:
 
         return update_towards(goal, state, batch, key)
 
-    stage = Stage("joint", num_updates, None, settings.batch_size, no_memory, no_refresh, update)
+    stage = Stage("joint", num_steps, None, settings.batch_size, no_memory, no_refresh, update)
     return Algorithm("bcq", init, (stage,), export, "bcq")
 
 
-def make_episodic(settings: BCQEMSettings, spec: Spec, num_updates: int) -> Algorithm:
+def make_episodic(settings: BCQEMSettings, spec: Spec, num_steps: int) -> Algorithm:
     """BCQ-EM for data of the given sizes: critics regress on R_t = max_n Q_{t,n} (paper, eq. of appendix BCQ-EM)."""
     init, draw_latents, update_towards, export = _make(settings, spec)
     total = memory.count_slices(spec.num_rows, SLICE_ROWS)
-    affordable = -(-settings.batch_size * settings.updates_per_refresh // SLICE_ROWS)
+    affordable = -(-settings.batch_size * settings.steps_per_refresh // SLICE_ROWS)
     rolling = total if settings.refresh == "full" else min(total, affordable)
     latent_rows = min(SLICE_ROWS, spec.num_rows)
 
@@ -246,5 +246,5 @@ def make_episodic(settings: BCQEMSettings, spec: Spec, num_updates: int) -> Algo
     def empty() -> EpisodicMemory:
         return EpisodicMemory(jnp.zeros((1, spec.num_rows)), jnp.zeros((1, spec.num_rows)))
 
-    stage = Stage("joint", num_updates, settings.updates_per_refresh, settings.batch_size, empty, refresh, update)
+    stage = Stage("joint", num_steps, settings.steps_per_refresh, settings.batch_size, empty, refresh, update)
     return Algorithm("bcq-em", init, (stage,), export, "bcq")

@@ -39,33 +39,33 @@ class CQLSettings:
         None, "gap that a multiplier holds the conservative term at; none: the weight alone"
     )
     num_sampled_actions: int = setting(10, "uniform actions, and as many of the policy at s and at s′", "positive")
-    cloning_updates: int = setting(
-        40_000, "the policy is cloned in this many first updates, or in half of them, if fewer", "not negative"
+    cloning_steps: int = setting(
+        40_000, "the policy is cloned in this many first steps, or in half of them, if fewer", "not negative"
     )
     discount: float = setting(0.99, "γ", "discount")
     target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
     value_hidden: tuple[int, ...] = setting((256, 256, 256), "hidden layers of a critic", "positive")
     policy_hidden: tuple[int, ...] = setting((256, 256, 256), "hidden layers of the actor", "positive")
-    value_rate: float = setting(3e-4, "Adam's learning rate for critics and multiplier", "positive")
-    policy_rate: float = setting(1e-4, "Adam's learning rate for actor and entropy weight", "positive")
+    value_lr: float = setting(3e-4, "Adam's learning rate for critics and multiplier", "positive")
+    policy_lr: float = setting(1e-4, "Adam's learning rate for actor and entropy weight", "positive")
     batch_size: int = setting(256, "rows in an update", "positive")
-    normalise_observations: bool = setting(False, "standardise observations (kept inside the policy)")
+    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
     reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
     reward_shift: float = setting(0.0, "")
 
 
 class CQLState(NamedTuple):
-    """Networks, multipliers, their optimisers and the swept settings."""
+    """Networks, multipliers, their optimizers and the swept settings."""
 
     actor: Network
     critics: Network
     targets: Network
     log_entropy_weight: jax.Array
     log_multiplier: jax.Array
-    policy_optimiser: Any
-    value_optimiser: Any
-    entropy_optimiser: Any
-    multiplier_optimiser: Any
+    policy_opt_state: Any
+    value_opt_state: Any
+    entropy_opt_state: Any
+    multiplier_opt_state: Any
     swept: dict[str, jax.Array]
 
 
@@ -74,12 +74,12 @@ def conservative_gap(sampled: jax.Array, log_densities: jax.Array, recorded: jax
     return jnp.mean(jax.nn.logsumexp(sampled - log_densities, axis=-2) - recorded, axis=-1)
 
 
-def make(settings: CQLSettings, spec: Spec, num_updates: int) -> Algorithm:
+def make(settings: CQLSettings, spec: Spec, num_steps: int) -> Algorithm:
     """CQL for data of the given sizes: a stage of cloning, if any, then soft actor-critic."""
-    policy_optimiser = optax.adam(settings.policy_rate)
-    value_optimiser = optax.adam(settings.value_rate)
-    entropy_optimiser = optax.adam(settings.policy_rate)
-    multiplier_optimiser = optax.adam(settings.value_rate)
+    policy_optimizer = optax.adam(settings.policy_lr)
+    value_optimizer = optax.adam(settings.value_lr)
+    entropy_optimizer = optax.adam(settings.policy_lr)
+    multiplier_optimizer = optax.adam(settings.value_lr)
     observed, acted, num_samples = spec.observation_size, spec.action_size, settings.num_sampled_actions
     target_entropy = -float(acted)
 
@@ -94,10 +94,10 @@ def make(settings: CQLSettings, spec: Spec, num_updates: int) -> Algorithm:
             targets=critics,
             log_entropy_weight=zero,
             log_multiplier=zero,
-            policy_optimiser=policy_optimiser.init(actor),
-            value_optimiser=value_optimiser.init(critics),
-            entropy_optimiser=entropy_optimiser.init(zero),
-            multiplier_optimiser=multiplier_optimiser.init(zero),
+            policy_opt_state=policy_optimizer.init(actor),
+            value_opt_state=value_optimizer.init(critics),
+            entropy_opt_state=entropy_optimizer.init(zero),
+            multiplier_opt_state=multiplier_optimizer.init(zero),
             swept=swept,
         )
 
@@ -122,16 +122,16 @@ def make(settings: CQLSettings, spec: Spec, num_updates: int) -> Algorithm:
             return jnp.mean(jnp.exp(state.log_entropy_weight) * log_density - gain), log_density.mean()
 
         (policy_loss, log_density), gradient = jax.value_and_grad(loss, has_aux=True)(state.actor)
-        actor, policy_moments = descend(policy_optimiser, gradient, state.policy_optimiser, state.actor)
+        actor, policy_opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, state.actor)
         # The gradient of −log α·(log π + H): the weight α grows while the entropy is below its target H.
-        log_weight, entropy_moments = descend(
-            entropy_optimiser, -(log_density + target_entropy), state.entropy_optimiser, state.log_entropy_weight
+        log_weight, entropy_opt_state = descend(
+            entropy_optimizer, -(log_density + target_entropy), state.entropy_opt_state, state.log_entropy_weight
         )
         state = state._replace(
             actor=actor,
             log_entropy_weight=log_weight,
-            policy_optimiser=policy_moments,
-            entropy_optimiser=entropy_moments,
+            policy_opt_state=policy_opt_state,
+            entropy_opt_state=entropy_opt_state,
         )
         return state, {"policy_loss": policy_loss, "entropy": -log_density, "entropy_weight": jnp.exp(log_weight)}
 
@@ -165,10 +165,10 @@ def make(settings: CQLSettings, spec: Spec, num_updates: int) -> Algorithm:
         (gradient, multiplier_gradient), (recorded, errors, gap) = gradient_in_tiles(
             loss, (state.critics, state.log_multiplier), rows, TILE_INPUTS // actions.shape[0] + 1
         )
-        critics, value_moments = descend(value_optimiser, gradient, state.value_optimiser, state.critics)
+        critics, value_opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.critics)
         # The multiplier ascends: it grows while the mean gap of the two critics exceeds the threshold.
-        log_multiplier, multiplier_moments = descend(
-            multiplier_optimiser, -0.5 * multiplier_gradient, state.multiplier_optimiser, state.log_multiplier
+        log_multiplier, multiplier_opt_state = descend(
+            multiplier_optimizer, -0.5 * multiplier_gradient, state.multiplier_opt_state, state.log_multiplier
         )
         metrics = {
             "critic_loss": errors.mean(),
@@ -181,8 +181,8 @@ def make(settings: CQLSettings, spec: Spec, num_updates: int) -> Algorithm:
             critics=critics,
             targets=move_targets(state.targets, critics, settings.target_rate),
             log_multiplier=log_multiplier,
-            value_optimiser=value_moments,
-            multiplier_optimiser=multiplier_moments,
+            value_opt_state=value_opt_state,
+            multiplier_opt_state=multiplier_opt_state,
         )
         return state, metrics
 
@@ -199,8 +199,8 @@ def make(settings: CQLSettings, spec: Spec, num_updates: int) -> Algorithm:
         step = partial(update, is_cloning=is_cloning)
         return Stage(name, count, None, settings.batch_size, no_memory, no_refresh, step)
 
-    num_cloning = min(settings.cloning_updates, num_updates // 2)
-    stages = (stage("policy", num_updates - num_cloning, False),)
+    num_cloning = min(settings.cloning_steps, num_steps // 2)
+    stages = (stage("policy", num_steps - num_cloning, False),)
     if num_cloning:
         stages = (stage("cloning", num_cloning, True), *stages)
 

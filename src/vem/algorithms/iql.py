@@ -30,17 +30,17 @@ class IQLSettings:
     policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
     log_std_low: float = setting(-5.0, "log σ of the policy is clipped here")
     log_std_high: float = setting(2.0, "")
-    value_rate: float = setting(3e-4, "Adam's learning rate for V and Q", "positive")
-    policy_rate: float = setting(3e-4, "Adam's first learning rate for the actor; falls to 0 by a cosine", "positive")
+    value_lr: float = setting(3e-4, "Adam's learning rate for V and Q", "positive")
+    policy_lr: float = setting(3e-4, "Adam's first learning rate for the actor; falls to 0 by a cosine", "positive")
     batch_size: int = setting(256, "rows in an update", "positive")
-    normalise_observations: bool = setting(False, "standardise observations (kept inside the policy)")
+    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
     reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
     reward_shift: float = setting(0.0, "")
     return_span: float | None = setting(None, "rewards are scaled so that recorded returns span this", "positive")
 
 
 class IQLState(NamedTuple):
-    """Networks, their optimisers and the swept settings."""
+    """Networks, their optimizers and the swept settings."""
 
     values: Network
     """One V network; leading axis 1."""
@@ -49,17 +49,17 @@ class IQLState(NamedTuple):
     targets: Network
     actor: Network
     free_log_std: jax.Array
-    value_optimiser: Any
-    critic_optimiser: Any
-    policy_optimiser: Any
+    value_opt_state: Any
+    critic_opt_state: Any
+    policy_opt_state: Any
     swept: dict[str, jax.Array]
 
 
-def make(settings: IQLSettings, spec: Spec, num_updates: int) -> Algorithm:
+def make(settings: IQLSettings, spec: Spec, num_steps: int) -> Algorithm:
     """IQL for data of the given sizes."""
-    value_optimiser = optax.adam(settings.value_rate)
-    critic_optimiser = optax.adam(settings.value_rate)
-    policy_optimiser = optax.adam(optax.cosine_decay_schedule(settings.policy_rate, num_updates))
+    value_optimizer = optax.adam(settings.value_lr)
+    critic_optimizer = optax.adam(settings.value_lr)
+    policy_optimizer = optax.adam(optax.cosine_decay_schedule(settings.policy_lr, num_steps))
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> IQLState:
         value_key, critic_key, actor_key = jax.random.split(key, 3)
@@ -74,9 +74,9 @@ def make(settings: IQLSettings, spec: Spec, num_updates: int) -> Algorithm:
             targets=critics,
             actor=actor,
             free_log_std=free_log_std,
-            value_optimiser=value_optimiser.init(values),
-            critic_optimiser=critic_optimiser.init(critics),
-            policy_optimiser=policy_optimiser.init((actor, free_log_std)),
+            value_opt_state=value_optimizer.init(values),
+            critic_opt_state=critic_optimizer.init(critics),
+            policy_opt_state=policy_optimizer.init((actor, free_log_std)),
             swept=swept,
         )
 
@@ -92,7 +92,7 @@ def make(settings: IQLSettings, spec: Spec, num_updates: int) -> Algorithm:
             return losses.expectile_loss(difference, state.swept["expectile"]).mean()
 
         value_error, gradient = jax.value_and_grad(value_loss)(state.values)
-        values, value_moments = descend(value_optimiser, gradient, state.value_optimiser, state.values)
+        values, value_opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.values)
 
         estimates = apply_networks(values, batch.observations)[0]
         temperature = 1 / jnp.maximum(state.swept["inverse_temperature"], 1e-8)
@@ -106,7 +106,7 @@ def make(settings: IQLSettings, spec: Spec, num_updates: int) -> Algorithm:
 
         parameters = (state.actor, state.free_log_std)
         (policy_error, likelihood), gradient = jax.value_and_grad(policy_loss, has_aux=True)(parameters)
-        (actor, free), policy_moments = descend(policy_optimiser, gradient, state.policy_optimiser, parameters)
+        (actor, free), policy_opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, parameters)
 
         goals = batch.rewards + settings.discount * batch.continues * apply_networks(values, batch.next_observations)[0]
 
@@ -114,7 +114,7 @@ def make(settings: IQLSettings, spec: Spec, num_updates: int) -> Algorithm:
             return jnp.sum(jnp.mean((goals - apply_networks(critics, pairs)) ** 2, axis=1))
 
         critic_error, gradient = jax.value_and_grad(critic_loss)(state.critics)
-        critics, critic_moments = descend(critic_optimiser, gradient, state.critic_optimiser, state.critics)
+        critics, critic_opt_state = descend(critic_optimizer, gradient, state.critic_opt_state, state.critics)
         targets = move_targets(state.targets, critics, settings.target_rate)
         metrics = {
             "value_loss": value_error,
@@ -125,11 +125,11 @@ def make(settings: IQLSettings, spec: Spec, num_updates: int) -> Algorithm:
             "log_likelihood": likelihood,
             "effective_share": advantages.effective_share(weight),
         }
-        moments = (value_moments, critic_moments, policy_moments)
-        return IQLState(values, critics, targets, actor, free, *moments, state.swept), metrics
+        opt_state = (value_opt_state, critic_opt_state, policy_opt_state)
+        return IQLState(values, critics, targets, actor, free, *opt_state, state.swept), metrics
 
     def export(state: IQLState) -> dict[str, Any]:
         return {"actor": state.actor, "log_std": log_std_of(state.free_log_std), "critics": state.values}
 
-    stage = Stage("joint", num_updates, None, settings.batch_size, no_memory, no_refresh, update)
+    stage = Stage("joint", num_steps, None, settings.batch_size, no_memory, no_refresh, update)
     return Algorithm("iql", init, (stage,), export, "gaussian")

@@ -22,44 +22,44 @@ class TD3BCSettings:
     value_weight: float = setting(2.5, "α: weight of Q/mean|Q| against the cloning error", "not negative", sweep=True)
     target_noise: float = setting(0.2, "σ of the noise on the target's action", "not negative")
     largest_noise: float = setting(0.5, "the noise is clipped here", "not negative")
-    critic_updates: int = setting(2, "critic updates for each update of the actor and the targets", "positive")
+    critic_updates: int = setting(2, "critic steps for each update of the actor and the targets", "positive")
     discount: float = setting(0.99, "γ", "discount")
     target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
     value_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of a critic", "positive")
     policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
-    value_rate: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
-    policy_rate: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
+    value_lr: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
+    policy_lr: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
     batch_size: int = setting(256, "rows in an update", "positive")
-    normalise_observations: bool = setting(True, "standardise observations (kept inside the policy)")
+    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
     reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
     reward_shift: float = setting(0.0, "")
 
 
 class TD3BCState(NamedTuple):
-    """Networks, their optimisers, the number of updates done and the swept settings."""
+    """Networks, their optimizers, the number of steps done and the swept settings."""
 
     actor: Network
     critics: Network
     target_actor: Network
     targets: Network
-    policy_optimiser: Any
-    value_optimiser: Any
+    policy_opt_state: Any
+    value_opt_state: Any
     num_done: jax.Array
     swept: dict[str, jax.Array]
 
 
-def make(settings: TD3BCSettings, spec: Spec, num_updates: int) -> Algorithm:
+def make(settings: TD3BCSettings, spec: Spec, num_steps: int) -> Algorithm:
     """TD3+BC for data of the given sizes."""
-    policy_optimiser = optax.adam(settings.policy_rate)
-    value_optimiser = optax.adam(settings.value_rate)
+    policy_optimizer = optax.adam(settings.policy_lr)
+    value_optimizer = optax.adam(settings.value_lr)
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> TD3BCState:
         actor_key, critic_key = jax.random.split(key)
         observed, acted = spec.observation_size, spec.action_size
         actor = init_network(actor_key, (observed, *settings.policy_hidden, acted))
         critics = init_networks(critic_key, (observed + acted, *settings.value_hidden, 1), 2)
-        moments = (policy_optimiser.init(actor), value_optimiser.init(critics))
-        return TD3BCState(actor, critics, actor, critics, *moments, jnp.zeros((), jnp.int32), swept)
+        opt_state = (policy_optimizer.init(actor), value_optimizer.init(critics))
+        return TD3BCState(actor, critics, actor, critics, *opt_state, jnp.zeros((), jnp.int32), swept)
 
     def value(critics: Network, observations: jax.Array, actions: jax.Array) -> jax.Array:
         return apply_networks(critics, jnp.concatenate([observations, actions], axis=-1))
@@ -76,9 +76,9 @@ def make(settings: TD3BCSettings, spec: Spec, num_updates: int) -> Algorithm:
             return jnp.sum(jnp.mean((goals - values) ** 2, axis=1)), values
 
         (error, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
-        critics, moments = descend(value_optimiser, gradient, state.value_optimiser, state.critics)
+        critics, opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.critics)
         metrics = {"critic_loss": error, "value_mean": values.mean(), "value_largest": jnp.abs(values).max()}
-        return state._replace(critics=critics, value_optimiser=moments), metrics
+        return state._replace(critics=critics, value_opt_state=opt_state), metrics
 
     def update_policy(state: TD3BCState, batch: Batch) -> tuple[TD3BCState, Metrics]:
         def loss(actor: Network) -> tuple[jax.Array, jax.Array]:
@@ -89,10 +89,10 @@ def make(settings: TD3BCSettings, spec: Spec, num_updates: int) -> Algorithm:
             return error - scale * values.mean(), error
 
         (policy_loss, error), gradient = jax.value_and_grad(loss, has_aux=True)(state.actor)
-        actor, moments = descend(policy_optimiser, gradient, state.policy_optimiser, state.actor)
+        actor, opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, state.actor)
         state = state._replace(
             actor=actor,
-            policy_optimiser=moments,
+            policy_opt_state=opt_state,
             target_actor=move_targets(state.target_actor, actor, settings.target_rate),
             targets=move_targets(state.targets, state.critics, settings.target_rate),
         )
@@ -109,5 +109,5 @@ def make(settings: TD3BCSettings, spec: Spec, num_updates: int) -> Algorithm:
     def export(state: TD3BCState) -> dict[str, Any]:
         return {"actor": state.actor, "action_critics": state.critics}
 
-    stage = Stage("joint", num_updates, None, settings.batch_size, no_memory, no_refresh, update)
+    stage = Stage("joint", num_steps, None, settings.batch_size, no_memory, no_refresh, update)
     return Algorithm("td3bc", init, (stage,), export, "deterministic")

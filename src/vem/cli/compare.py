@@ -42,13 +42,13 @@ def register(verbs: Any) -> None:
     add("--run", action="store_true", dest="run_present", help="with paper: run the datasets that are present")
     add("--algorithms", default=None, metavar="A,B,…", help="the methods (default: vem,bc,iql)")
     add("--seeds", default="3", metavar="N|A,B,…", help="how many seeds, or which (default: 3)")
-    add("--steps", default="100000", metavar="N|A=N,…", help="updates of each policy, by method (default: 100000)")
+    add("--steps", default="100000", metavar="N|A=N,…", help="steps of each policy, by method (default: 100000)")
     add("--episodes", type=int, default=100, metavar="N", help="evaluation episodes for each policy (default: 100)")
     add("--preset", default="default", metavar="NAME", help="settings of the methods that have it; others: default")
     add("--set", action="append", default=[], metavar="[A:]NAME=X", help="a setting, of one method or of all with it")
     add("--out", default="runs/compare", metavar="DIR", help="directory of the cells (default: runs/compare)")
     add("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
-    add("--evaluate-every", type=int, metavar="N", help="evaluate 20 episodes after every N updates, for the curves")
+    add("--evaluate-every", type=int, metavar="N", help="evaluate 20 episodes after every N steps, for the curves")
     add("--no-report", action="store_true", help="print the table alone")
     add("--jobs", type=int, default=1, metavar="J", help="cells at a time, one thread each (default: 1, all cores)")
     add("--json", action="store_true", help="print the results as JSON, and progress to standard error")
@@ -176,7 +176,7 @@ def _job_arguments(cell: Cell, options: argparse.Namespace, cores: str) -> list[
     pairs = {
         "--algorithms": cell.algorithm,
         "--seeds": options.seeds,
-        "--steps": str(cell.config.num_updates),
+        "--steps": str(cell.config.steps),
         "--episodes": str(options.episodes),
         "--preset": cell.config.preset,
         "--out": options.out,

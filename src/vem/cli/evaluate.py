@@ -75,12 +75,12 @@ def _progress() -> Iterator[Any]:
 
 
 def print_summary(summary: Mapping[str, Any], extra_rows: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-    """Print a summary as one table, ``extra_rows`` (name → means, such as the behaviour's) below the members."""
+    """Print a summary as one table, ``extra_rows`` (name → means, such as the behavior's) below the members."""
     references = summary["references"]
     actions = "mean actions" if summary["actions"] == "mean" else "sampled actions"
     title = (
         f"{summary['environment']}: {summary['num_episodes']} episodes a policy, {actions}, "
-        f"after {summary['updates']:,} updates"
+        f"after {summary['steps']:,} steps"
     )
     names = [name for name in COLUMNS if any(row.get(name) is not None for row in summary["members"].values())]
     rows = [

@@ -105,7 +105,7 @@ def _print_table(present: dict[str, list[str]], ours: dict[str, dict[str, dict[s
         own = [_text(s["mean"], s["std"]) if (s := ours.get(name, {}).get(method)) else "" for method in columns]
         rows.append([name, "here" if files else "absent", *cells, *own])
     header = ["dataset", "data", *(f"paper {m}" for m in METHODS), *(f"ours {m}" for m in columns)]
-    print_table("the paper's table 1: normalised score, mean ± std over seeds", header, rows)
+    print_table("the paper's table 1: normalized score, mean ± std over seeds", header, rows)
 
 
 def _text(mean: float, std: float | None) -> str:

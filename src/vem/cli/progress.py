@@ -42,11 +42,9 @@ def display(quiet_stdout: bool) -> Iterator[Any]:
         nonlocal first
         now = time.monotonic()
         if first is None:
-            first = (progress.updates, now)
-        rate = (
-            (progress.updates - first[0]) / (now - first[1]) if now > first[1] and progress.updates > first[0] else 0.0
-        )
-        left = (progress.num_updates - progress.updates) / rate if rate else float("nan")
+            first = (progress.steps, now)
+        rate = (progress.steps - first[0]) / (now - first[1]) if now > first[1] and progress.steps > first[0] else 0.0
+        left = (progress.num_steps - progress.steps) / rate if rate else float("nan")
         shown = ("value_mean", "value_loss", "log_likelihood", "policy_loss")
         metrics = "  ".join(f"{name} {progress.metrics[name].mean():.3g}" for name in shown if name in progress.metrics)
         return metrics, rate, left
@@ -69,8 +67,8 @@ def display(quiet_stdout: bool) -> Iterator[Any]:
                 ending = f"{rate:,.0f} steps/s  {_clock(left)} left  {metrics}" if rate else metrics
                 bar.update(
                     task,
-                    total=progress.num_updates,
-                    completed=progress.updates,
+                    total=progress.num_steps,
+                    completed=progress.steps,
                     stage=progress.stage.name,
                     text=ending,
                 )
@@ -82,10 +80,10 @@ def display(quiet_stdout: bool) -> Iterator[Any]:
         nonlocal last
         now = time.monotonic()
         metrics, rate, left = describe(progress)
-        if now - last >= 10 or progress.updates == progress.num_updates:
+        if now - last >= 10 or progress.steps == progress.num_steps:
             last = now
             speed = f"{rate:,.0f} steps/s  {_clock(left)} left" if rate else f"{now - started:.0f} s"
-            text = f"{progress.stage.name:>7}  {progress.updates:>9,} / {progress.num_updates:,}  {speed}  {metrics}"
+            text = f"{progress.stage.name:>7}  {progress.steps:>9,} / {progress.num_steps:,}  {speed}  {metrics}"
             print(text, file=stream, flush=True)
 
     yield line

@@ -11,7 +11,7 @@ from typing import Any
 
 MAZE = "pointmaze-medium"
 NUM_EPISODES = 100
-NUM_UPDATES = {"vem": 16_000, "bc": 6_000}
+NUM_STEPS = {"vem": 16_000, "bc": 6_000}
 """Cloning has one network of VEM's three and has settled by then."""
 
 NEXT = """what to try next:
@@ -23,7 +23,7 @@ NEXT = """what to try next:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Record, train both methods, evaluate them and the behaviour, write the report."""
+    """Record, train both methods, evaluate them and the behavior, write the report."""
     from vem.cli.train import free_directory, headline, make_config, train
     from vem.report import write_report
     from vem.runs.run import create_run, load_data
@@ -34,11 +34,11 @@ def run(options: argparse.Namespace) -> int:
     say(f"no dataset given: the built-in {MAZE}, recorded by a noisy walker that never solves the task from its start")
     summaries: dict[str, Any] = {}
     paths = []
-    for algorithm, num_updates in NUM_UPDATES.items():
+    for algorithm, num_steps in NUM_STEPS.items():
         chosen = (
             options if algorithm == "vem" else argparse.Namespace(**{**vars(options), **_without_settings(options)})
         )
-        config = make_config(chosen, MAZE, algorithm, num_seeds="3", num_updates=num_updates)
+        config = make_config(chosen, MAZE, algorithm, num_seeds="3", num_steps=num_steps)
         training = create_run(directory / algorithm, config, load_data(config))
         training.seconds_per_checkpoint = options.checkpoint_seconds
         say(headline(training))
@@ -63,9 +63,9 @@ def _without_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _evaluate(paths: list[Path], say: Any) -> dict[str, Any]:
-    """The summaries of both runs, and the means of the behaviour itself from the same starts."""
+    """The summaries of both runs, and the means of the behavior itself from the same starts."""
     from vem.evaluation.environments import find_target
-    from vem.evaluation.evaluate import evaluate_run, summarise
+    from vem.evaluation.evaluate import evaluate_run, summarize
     from vem.evaluation.rollout import waypoint_actor
     from vem.evaluation.workers import Evaluator
 
@@ -73,8 +73,8 @@ def _evaluate(paths: list[Path], say: Any) -> dict[str, Any]:
     summaries = {path.name: evaluate_run(path, NUM_EPISODES) for path in paths}
     target = find_target(paths[0])
     with Evaluator(target.environment) as evaluator:
-        records = evaluator.evaluate({"behaviour": waypoint_actor}, NUM_EPISODES)
-    summaries["behaviour"] = summarise(records, {"behaviour": {}}, target.references)
+        records = evaluator.evaluate({"behavior": waypoint_actor}, NUM_EPISODES)
+    summaries["behavior"] = summarize(records, {"behavior": {}}, target.references)
     return summaries
 
 

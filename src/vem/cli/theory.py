@@ -34,8 +34,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     toy.add_argument("--expectiles", type=float, nargs="+", metavar="τ", help="(default: 0.6 0.7 0.8 0.9)")
     toy.add_argument("--max-steps", type=int, nargs="+", metavar="n", help="4(a): n_max (default: 1 2 3 4)")
     toy.add_argument("--removed-actions", type=int, default=1, help="4(a): actions μ never takes (default: 1)")
-    toy.add_argument("--temperatures", type=float, nargs="+", help="4(b): of the behaviour (default: 0.1 0.3 1 3)")
-    toy.add_argument("--behaviour-max-steps", type=int, default=10, metavar="n", help="4(b): n_max (default: 10)")
+    toy.add_argument("--temperatures", type=float, nargs="+", help="4(b): of the behavior (default: 0.1 0.3 1 3)")
+    toy.add_argument("--behavior-max-steps", type=int, default=10, metavar="n", help="4(b): n_max (default: 10)")
     toy.add_argument("--rollouts", type=int, default=1000, help="for the variance (default: 1000)")
     toy.add_argument("--rollout-steps", type=int, default=100, help="(default: 100)")
     toy.add_argument("--pairs", type=int, default=50, help="for the supremum of the contraction (default: 50)")
@@ -104,7 +104,7 @@ def _settings(options: argparse.Namespace):
         toy=toy,
         temperature=options.temperature,
         num_removed=options.removed_actions,
-        behaviour_max_steps=options.behaviour_max_steps,
+        behavior_max_steps=options.behavior_max_steps,
         # Figure 2 uses the exact operator, which has no step.
         tradeoff=replace(toy, num_mdps=options.tradeoff_mdps, step_size=None),
         noise=options.noise,

@@ -46,7 +46,7 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
         type=int,
         default=None,
         metavar="N",
-        help="updates in all, for each policy (default: 100000)",
+        help="steps in all, for each policy (default: 100000)",
     )
     add("--seeds", metavar="N|A,B,…", help="how many seeds, or which (default: 1)")
     add("--out", metavar="DIR", help="run directory (default: runs/DATASET-ALGORITHM, numbered)")
@@ -55,7 +55,7 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
         "--evaluate-every",
         type=int,
         metavar="N",
-        help="evaluate 20 episodes after every N updates, 100 at the end, and draw the curve in the run directory",
+        help="evaluate 20 episodes after every N steps, 100 at the end, and draw the curve in the run directory",
     )
     add(
         "--checkpoint-seconds", type=float, default=60.0, metavar="S", help="how often the state is saved (default: 60)"
@@ -119,7 +119,7 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def make_config(
-    options: argparse.Namespace, dataset: str, algorithm: str, num_seeds: str = "1", num_updates: int = 100_000
+    options: argparse.Namespace, dataset: str, algorithm: str, num_seeds: str = "1", num_steps: int = 100_000
 ) -> Config:
     """The Config that the options ask for; the last arguments say what holds where they say nothing."""
     from vem.algorithms import find_method
@@ -141,7 +141,7 @@ def make_config(
         preset=options.preset,
         settings=settings,
         seeds=seeds if "," in chosen else seeds[0],
-        num_updates=num_updates if options.steps is None else options.steps,
+        steps=num_steps if options.steps is None else options.steps,
         rules=rules,
         data_dir=options.data_dir,
     )
@@ -154,7 +154,7 @@ def headline(run: Run) -> str:
     return (
         f"{config.algorithm} (preset {config.preset}) on {data.info.name}: {data.num_transitions:,} transitions in "
         f"{data.num_episodes:,} episodes; {count} {'policy' if count == 1 else 'policies'}, "
-        f"{config.num_updates:,} updates each\nrun directory: {run.directory}"
+        f"{config.steps:,} steps each\nrun directory: {run.directory}"
     )
 
 
@@ -172,7 +172,7 @@ def train(run: Run, quiet_stdout: bool = False, evaluate_every: int | None = Non
 
 @contextmanager
 def _curve(run: Run, evaluate_every: int | None) -> Iterator[Callable[[Progress], None]]:
-    """A function that evaluates the policies whenever another ``evaluate_every`` updates are done, and at the end."""
+    """A function that evaluates the policies whenever another ``evaluate_every`` steps are done, and at the end."""
     if evaluate_every is None or run.is_finished:
         yield lambda progress: None
         return
@@ -187,13 +187,13 @@ def _curve(run: Run, evaluate_every: int | None) -> Iterator[Callable[[Progress]
 
         def evaluate(progress: Progress) -> None:
             nonlocal before
-            is_last = progress.updates == progress.num_updates
-            due = progress.updates // evaluate_every > before // evaluate_every
-            before = progress.updates
+            is_last = progress.steps == progress.num_steps
+            due = progress.steps // evaluate_every > before // evaluate_every
+            before = progress.steps
             if is_last or (due and progress.stage.trains_policy):
                 policies = run.export(progress.snapshot.state)
                 paths = NUM_PATHS if is_last else 0
-                evaluate_run_at(target, policies, progress.updates, evaluator, 100 if is_last else 20, num_paths=paths)
+                evaluate_run_at(target, policies, progress.steps, evaluator, 100 if is_last else 20, num_paths=paths)
                 write_score_curve(run.directory)
 
         yield evaluate

@@ -113,14 +113,14 @@ def cell_state(cell: Cell, num_episodes: int) -> State:
     if not (cell.directory / "config.json").exists():
         return "absent"
     stored, _ = read_config(cell.directory)
-    for field in ("algorithm", "preset", "seeds", "num_updates", "sweep", "rules"):
+    for field in ("algorithm", "preset", "seeds", "steps", "sweep", "rules"):
         _check_same(cell, field, getattr(stored, field), getattr(cell.config, field))
     for name, value in cell.config.settings.items():
         _check_same(cell, name, stored.settings.get(name), value)
     if not all((cell.directory / "policies" / f"{m.name}.safetensors").exists() for m in stored.members):
         return "unfinished"
     summary = read_summary(cell)
-    wanted = {"num_episodes": num_episodes, "updates": stored.num_updates, "actions": "mean", "seed": 0}
+    wanted = {"num_episodes": num_episodes, "steps": stored.steps, "actions": "mean", "seed": 0}
     is_evaluated = summary is not None and all(summary.get(name) == value for name, value in wanted.items())
     return "done" if is_evaluated else "trained"
 
@@ -259,7 +259,7 @@ def _is_at_hand(config: Config) -> bool:
 
 def _check_same(cell: Cell, name: str, stored: Any, wanted: Any) -> None:
     if stored != wanted:
-        flag = "steps" if name == "num_updates" else name.replace("_", "-")
+        flag = name.replace("_", "-")
         raise RunError(
             f"{cell.directory} was started with {flag} {_plain(stored)}, not {_plain(wanted)}; "
             "give the old settings to go on with it, or another --out"

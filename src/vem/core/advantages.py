@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-AdvantageKind = Literal["raw", "standardised", "relative"]
+AdvantageKind = Literal["raw", "standardized", "relative"]
 WeightKind = Literal["softmax", "leaky-relu", "exponential"]
 
 
@@ -28,7 +28,7 @@ def raw_advantage(returns: jax.Array, values: jax.Array, scale: AdvantageScale) 
     return returns - values
 
 
-def standardised_advantage(returns: jax.Array, values: jax.Array, scale: AdvantageScale) -> jax.Array:
+def standardized_advantage(returns: jax.Array, values: jax.Array, scale: AdvantageScale) -> jax.Array:
     """A = (R − V) / std(R − V): free of the reward's unit."""
     return (returns - values) / scale.deviation
 
@@ -41,7 +41,7 @@ def relative_advantage(returns: jax.Array, values: jax.Array, scale: AdvantageSc
 
 ADVANTAGES: dict[str, Callable[[jax.Array, jax.Array, AdvantageScale], jax.Array]] = {
     "raw": raw_advantage,
-    "standardised": standardised_advantage,
+    "standardized": standardized_advantage,
     "relative": relative_advantage,
 }
 

@@ -22,8 +22,8 @@ def policy_mean(
 
 def log_likelihood(actions: jax.Array, mean: jax.Array, log_std: jax.Array) -> jax.Array:
     """Log N(a; mean, σ²), summed over the action's dimensions."""
-    standardised = (actions - mean) * jnp.exp(-log_std)
-    return jnp.sum(-0.5 * standardised**2 - log_std - 0.5 * LOG_2PI, axis=-1)
+    standardized = (actions - mean) * jnp.exp(-log_std)
+    return jnp.sum(-0.5 * standardized**2 - log_std - 0.5 * LOG_2PI, axis=-1)
 
 
 def tanh_gaussian_log_likelihood(free: jax.Array, mean: jax.Array, log_std: jax.Array) -> jax.Array:

@@ -15,21 +15,21 @@ def asymmetry(difference: Array, level: Array) -> Array:
 
 
 def expectile_loss(difference: Array, expectile: Array) -> Array:
-    """τ·[d]₊² + (1−τ)·[d]₋² (the paper's ER loss); its minimiser is the τ-expectile of the targets."""
+    """τ·[d]₊² + (1−τ)·[d]₋² (the paper's ER loss); its minimizer is the τ-expectile of the targets."""
     return asymmetry(difference, expectile) * difference**2
 
 
 def squared_weight_loss(difference: Array, expectile: Array) -> Array:
     """(τ·[d]₊ + (1−τ)·[d]₋)², the loss the authors released.
 
-    The weights are squared with the difference, so its minimiser is the expectile at
+    The weights are squared with the difference, so its minimizer is the expectile at
     ``effective_expectile(τ)``, not at τ.
     """
     return (asymmetry(difference, expectile) * difference) ** 2
 
 
 def quantile_loss(difference: Array, quantile: Array) -> Array:
-    """τ·[d]₊ − (1−τ)·[d]₋ (the ablation VEM(abs)); its minimiser is the τ-quantile of the targets."""
+    """τ·[d]₊ − (1−τ)·[d]₋ (the ablation VEM(abs)); its minimizer is the τ-quantile of the targets."""
     return asymmetry(difference, quantile) * abs(difference)
 
 

@@ -175,16 +175,16 @@ def n_step(values: jax.Array, steps: Steps, num_steps: int) -> jax.Array:
     return _apply(_window(backup, num_steps), _shift(values, num_steps)[None])[0]
 
 
-def lambda_return(values: jax.Array, steps: Steps, decay: float) -> jax.Array:
-    """R_t = r_t + γ·((1−λ)·V(s_{t+1}) + λ·R_{t+1}), from the value of the final observation on; λ = ``decay``."""
+def lambda_return(values: jax.Array, steps: Steps, td_lambda: float) -> jax.Array:
+    """R_t = r_t + γ·((1−λ)·V(s_{t+1}) + λ·R_{t+1}), from the value of the final observation on; λ = ``td_lambda``."""
     never = jnp.full_like(values, NEVER)[None]
-    offset = steps.rewards + (1 - decay) * steps.continues * _shift(values, 1)
-    return _whole(_backup(never, offset, decay * steps.continues, values, steps.valid))[0]
+    offset = steps.rewards + (1 - td_lambda) * steps.continues * _shift(values, 1)
+    return _whole(_backup(never, offset, td_lambda * steps.continues, values, steps.valid))[0]
 
 
 def monte_carlo(values: jax.Array, steps: Steps) -> jax.Array:
     """R_t = r_t + γ·R_{t+1}: the recorded discounted return, and the value of what follows a cut recording."""
-    return lambda_return(values, steps, decay=1.0)
+    return lambda_return(values, steps, td_lambda=1.0)
 
 
 def refresh_values(

@@ -62,12 +62,12 @@ def move_targets(targets: Network, online: Network, rate: jax.Array | float) -> 
 
 
 def descend(
-    optimiser: optax.GradientTransformation, gradient: Any, moments: Any, parameters: Parameters
+    optimizer: optax.GradientTransformation, gradient: Any, opt_state: Any, parameters: Parameters
 ) -> tuple[Parameters, Any]:
-    """The parameters and the optimiser's state after one step against the gradient."""
-    step, moments = optimiser.update(gradient, moments, parameters)  # type: ignore[arg-type]
+    """The parameters and the optimizer's state after one step against the gradient."""
+    step, opt_state = optimizer.update(gradient, opt_state, parameters)  # type: ignore[arg-type]
     moved: Any = optax.apply_updates(parameters, step)  # type: ignore[arg-type]
-    return moved, moments
+    return moved, opt_state
 
 
 def gradient_in_tiles(
@@ -89,6 +89,6 @@ def gradient_in_tiles(
     return jax.lax.scan(add, jax.tree.map(jnp.zeros_like, parameters), tiles)
 
 
-def decayed(rate: float, decay: str, num_updates: int) -> optax.ScalarOrSchedule:
-    """A learning rate that stays (decay ``none``) or follows a half cosine to 0 at the last update."""
-    return optax.cosine_decay_schedule(rate, num_updates) if decay == "cosine" else rate
+def scheduled_lr(lr: float, schedule: str, num_steps: int) -> optax.ScalarOrSchedule:
+    """A learning rate that stays (schedule ``none``) or follows a half cosine to 0 at the last update."""
+    return optax.cosine_decay_schedule(lr, num_steps) if schedule == "cosine" else lr

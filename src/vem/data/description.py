@@ -19,7 +19,7 @@ BOUND_TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class Summary:
-    """Extremes and centre of a set of numbers."""
+    """Extremes and center of a set of numbers."""
 
     min: float
     median: float

@@ -67,22 +67,22 @@ def record_maze(name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed
 
 
 def _episodes(env: PointMazeEnv, rng: np.random.Generator) -> Iterator[list[dict[str, Any]]]:
-    from vem.envs.waypoints import CENTRE_NOISE, WaypointBehaviour
+    from vem.envs.waypoints import CENTER_NOISE, WaypointBehavior
 
     layout = env.layout
-    behaviour = WaypointBehaviour(layout, rng)
-    cells = np.array([layout.centre(cell) for cell in layout.free_cells if cell != layout.goal_cell])
+    behavior = WaypointBehavior(layout, rng)
+    cells = np.array([layout.center(cell) for cell in layout.free_cells if cell != layout.goal_cell])
     env.reset(seed=0)
     while True:
-        start = cells[rng.integers(len(cells))] + rng.uniform(-CENTRE_NOISE, CENTRE_NOISE, 2)
+        start = cells[rng.integers(len(cells))] + rng.uniform(-CENTER_NOISE, CENTER_NOISE, 2)
         env.set_state(start, np.zeros(2))
-        behaviour.reset()
+        behavior.reset()
         episode = []
         observation, terminal, is_over = env.observe(), False, False
         while not is_over:
-            action = behaviour.act(observation)
+            action = behavior.act(observation)
             following, reward, terminal, _, _ = env.step(action)
-            is_over = terminal or behaviour.has_arrived or len(episode) + 1 == _MAX_EPISODE_STEPS
+            is_over = terminal or behavior.has_arrived or len(episode) + 1 == _MAX_EPISODE_STEPS
             row = (observation, action, reward, terminal, is_over and not terminal, following)
             episode.append(dict(zip(_COLUMNS, row, strict=True)))
             observation = following
@@ -188,7 +188,7 @@ def write_minari(dataset_id: str, name: str = DEFAULT_NAME, num_rows: int = DEFA
                 dataset_id,
                 episodes,
                 env=env,
-                algorithm_name="WaypointBehaviour",
+                algorithm_name="WaypointBehavior",
                 description=f"{RECIPE}; seed {seed}",
                 ref_min_score=task.minimum,
                 ref_max_score=task.maximum,

@@ -12,7 +12,7 @@ from vem.data.dataset import Dataset
 from vem.data.description import Description
 from vem.errors import DataError
 
-BLUE, ORANGE, GREY = "#3b6ea5", "#d9742b", "#6b6b6b"
+BLUE, ORANGE, GRAY = "#3b6ea5", "#d9742b", "#6b6b6b"
 MAX_STARTS = 400
 MAX_BINS = 100
 
@@ -81,10 +81,10 @@ def _reward_over_time(axes: Any, dataset: Dataset) -> None:
     axes.set(xlabel="step in the episode", ylabel="mean reward")
     share = axes.twinx()
     running = [float(np.mean(lengths > edge)) for edge in edges[:-1]]
-    share.stairs(running, edges, color=GREY, linewidth=1, linestyle=":", baseline=None)
-    share.set_ylabel("share of episodes still running (dotted)", color=GREY, fontsize=9)
+    share.stairs(running, edges, color=GRAY, linewidth=1, linestyle=":", baseline=None)
+    share.set_ylabel("share of episodes still running (dotted)", color=GRAY, fontsize=9)
     share.set_ylim(0, 1.05)
-    share.tick_params(axis="y", colors=GREY, labelsize=8)
+    share.tick_params(axis="y", colors=GRAY, labelsize=8)
     share.spines["top"].set_visible(False)
 
 

@@ -47,9 +47,9 @@ class AntMazeEnv(MazeEnv, EzPickle):
         return self.observe()
 
     def draw_goal(self) -> np.ndarray:
-        """Return the fixed goal, or the centre of the goal cell + U(0, 1) + U(0, 0.5) in each axis."""
+        """Return the fixed goal, or the center of the goal cell + U(0, 1) + U(0, 0.5) in each axis."""
         if self._fixed_goal is not None:
             return np.array(self._fixed_goal, np.float64)
         wide, narrow = ANT_GOAL_SPREAD
         noise = self.np_random.uniform(0, wide, 2) + self.np_random.uniform(0, narrow, 2)
-        return np.array(self.layout.centre(self.layout.goal_cell)) + noise
+        return np.array(self.layout.center(self.layout.goal_cell)) + noise

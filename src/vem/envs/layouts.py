@@ -18,7 +18,7 @@ class MazeLayout:
     """bool, (rows, columns): True where the cell is a wall."""
     cell_size: float
     origin: tuple[float, float]
-    """World x, y of the centre of cell (0, 0)."""
+    """World x, y of the center of cell (0, 0)."""
     row_step: float
     """World y from one row to the next: +cell_size in AntMaze, −cell_size in PointMaze."""
     start_cell: tuple[int, int]
@@ -30,8 +30,8 @@ class MazeLayout:
 
     @property
     def start(self) -> tuple[float, float]:
-        """World x, y of the centre of the start cell."""
-        return self.centre(self.start_cell)
+        """World x, y of the center of the start cell."""
+        return self.center(self.start_cell)
 
     @property
     def free_cells(self) -> list[tuple[int, int]]:
@@ -43,7 +43,7 @@ class MazeLayout:
         """World left, right, bottom, top of the whole map, outer walls included."""
         (x_first, y_first), last = (
             self.origin,
-            self.centre((self.walls.shape[0] - 1, self.walls.shape[1] - 1)),
+            self.center((self.walls.shape[0] - 1, self.walls.shape[1] - 1)),
         )
         half = self.cell_size / 2
         bottom, top = sorted((y_first, last[1]))
@@ -53,11 +53,11 @@ class MazeLayout:
     def wall_rectangles(self) -> np.ndarray:
         """World left, bottom, width, height of each wall cell, (walls, 4)."""
         half = self.cell_size / 2
-        centres = [self.centre((row, column)) for row, column in np.argwhere(self.walls)]
-        return np.array([(x - half, y - half, self.cell_size, self.cell_size) for x, y in centres])
+        centers = [self.center((row, column)) for row, column in np.argwhere(self.walls)]
+        return np.array([(x - half, y - half, self.cell_size, self.cell_size) for x, y in centers])
 
-    def centre(self, cell: tuple[int, int]) -> tuple[float, float]:
-        """Return the world x, y of a cell's centre."""
+    def center(self, cell: tuple[int, int]) -> tuple[float, float]:
+        """Return the world x, y of a cell's center."""
         row, column = cell
         return float(self.origin[0] + column * self.cell_size), float(self.origin[1] + row * self.row_step)
 
@@ -76,7 +76,7 @@ _MAZES = {
 
 ANT_CELL_SIZE = 4.0
 ANT_GOAL_SPREAD = (0.25 * ANT_CELL_SIZE, 0.5 * 0.25 * ANT_CELL_SIZE)
-"""D4RL's goal: centre of the goal cell + U(0, first) + U(0, second), in each axis."""
+"""D4RL's goal: center of the goal cell + U(0, first) + U(0, second), in each axis."""
 
 
 def _walls(maze: str) -> np.ndarray:
@@ -85,7 +85,7 @@ def _walls(maze: str) -> np.ndarray:
 
 
 def ant_layout(maze: str) -> MazeLayout:
-    """Return D4RL's AntMaze: cells of 4, origin at the centre of the start cell, y growing with the row."""
+    """Return D4RL's AntMaze: cells of 4, origin at the center of the start cell, y growing with the row."""
     _, start_cell, goal_cell = _MAZES[maze]
     origin = (-start_cell[1] * ANT_CELL_SIZE, -start_cell[0] * ANT_CELL_SIZE)
     mean_offset = sum(ANT_GOAL_SPREAD) / 2
@@ -97,7 +97,7 @@ def ant_layout(maze: str) -> MazeLayout:
 
 
 def point_layout(maze: str) -> MazeLayout:
-    """Return gymnasium-robotics' PointMaze: cells of 1, origin at the map's centre, y falling by row."""
+    """Return gymnasium-robotics' PointMaze: cells of 1, origin at the map's center, y falling by row."""
     walls = _walls(maze)
     rows, columns = walls.shape
     _, start_cell, goal_cell = _MAZES[maze]

@@ -82,7 +82,7 @@ class MazeEnv(MujocoEnv):
         assert world is not None, f"{self.fullpath} has no worldbody"
         half, half_height = self.layout.cell_size / 2, self._wall_height / 2
         for row, column in np.argwhere(self.layout.walls):
-            x, y = self.layout.centre((row, column))
+            x, y = self.layout.center((row, column))
             ElementTree.SubElement(
                 world,
                 "geom",

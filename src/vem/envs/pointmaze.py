@@ -33,7 +33,7 @@ class PointMazeEnv(MazeEnv, EzPickle):
         super().__init__(model_path, point_layout(maze), _WALL_HEIGHT, FRAME_SKIP, 4, **rendering)
 
     def reset_model(self) -> np.ndarray:
-        """Put the ball at rest in the start cell: its centre + U(−0.25, 0.25) in each axis."""
+        """Put the ball at rest in the start cell: its center + U(−0.25, 0.25) in each axis."""
         noise = self.np_random.uniform(-START_NOISE, START_NOISE, 2)
         self.set_state(np.array(self.layout.start) + noise, np.zeros(2))
         return self.observe()

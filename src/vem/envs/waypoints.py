@@ -11,15 +11,15 @@ from vem.envs.layouts import MazeLayout
 
 Cell = tuple[int, int]
 
-CENTRE_NOISE = 0.25
-"""Starts and waypoints lie within this distance of a cell's centre, in each axis."""
+CENTER_NOISE = 0.25
+"""Starts and waypoints lie within this distance of a cell's center, in each axis."""
 _SPEEDS = (1.0, 3.0)
 _ACTION_NOISE = 0.5
 _VELOCITY_GAIN = 0.8
 _ARRIVED = 0.25
 
 
-class WaypointBehaviour:
+class WaypointBehavior:
     """Walks to a random cell nearby along a shortest route, then to another, at a random speed for each.
 
     A destination is at most half as many cells away as the goal is from the start.
@@ -65,8 +65,8 @@ class WaypointBehaviour:
         nearby = self._nearby[self._layout.cell(x, y)]
         route = nearby[self._rng.integers(len(nearby))]
         self._speed = self._rng.uniform(*_SPEEDS)
-        noise = self._rng.uniform(-CENTRE_NOISE, CENTRE_NOISE, (len(route), 2))
-        points = np.array([self._layout.centre(cell) for cell in route]) + noise
+        noise = self._rng.uniform(-CENTER_NOISE, CENTER_NOISE, (len(route), 2))
+        points = np.array([self._layout.center(cell) for cell in route]) + noise
         self._waypoints = deque((x, y) for x, y in points[1:].tolist())
 
 

@@ -33,7 +33,7 @@ class RunTarget:
     references: References | None
     members: dict[str, dict[str, float]]
     """Name of each member → its values of the swept settings."""
-    num_updates: int
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class EnvironmentSpec:
 
 @dataclass(frozen=True)
 class GoalEnvironment:
-    """Makes a maze whose goal is fixed: the one that a recording's rewards were labelled with."""
+    """Makes a maze whose goal is fixed: the one that a recording's rewards were labeled with."""
 
     name: str
     goal: tuple[float, float]
@@ -81,7 +81,7 @@ def find_target(directory: str | Path, environment: str | None = None) -> RunTar
     config, facts = read_config(directory)
     found, name, references = find_environment(facts["data"], environment)
     members = {member.name: member.swept for member in config.members}
-    return RunTarget(Path(directory), found, name, references, members, config.num_updates)
+    return RunTarget(Path(directory), found, name, references, members, config.steps)
 
 
 def find_environment(
@@ -89,7 +89,7 @@ def find_environment(
 ) -> tuple[Environment, str, References | None]:
     """The environment to evaluate in, its name and the reference scores, from the facts of a dataset (DataInfo).
 
-    A file that says which one goal its AntMaze rewards were labelled with is evaluated at that goal; otherwise the goal
+    A file that says which one goal its AntMaze rewards were labeled with is evaluated at that goal; otherwise the goal
     is drawn anew in every episode. Minari data has its own environment and references; they are not D4RL's, even where
     the names look alike.
     """

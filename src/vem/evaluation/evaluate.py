@@ -1,6 +1,6 @@
 """Evaluation of a run: episodes in the data's environment → records, scores and statistics in the run directory.
 
-RUN/evaluations.jsonl   one line an episode; the newest evaluation of each member at each number of updates
+RUN/evaluations.jsonl   one line an episode; the newest evaluation of each member at each number of steps
 RUN/evaluation.json     the summary of the newest evaluation
 """
 
@@ -57,7 +57,7 @@ def evaluate_run(
         return evaluate_run_at(
             target,
             policies,
-            target.num_updates,
+            target.steps,
             evaluator,
             num_episodes,
             seed,
@@ -70,7 +70,7 @@ def evaluate_run(
 def evaluate_run_at(
     target: RunTarget,
     policies: Sequence[Policy],
-    updates: int,
+    steps: int,
     evaluator: Evaluator,
     num_episodes: int = 20,
     seed: int = 0,
@@ -79,7 +79,7 @@ def evaluate_run_at(
     num_paths: int = 0,
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
-    """Evaluate ``policies``, in the members' order, as they are after ``updates``; one point of a training curve.
+    """Evaluate ``policies``, in the members' order, as they are after ``steps``; one point of a training curve.
 
     Writes the records and the summary into the run directory and returns the summary.
     """
@@ -87,7 +87,7 @@ def evaluate_run_at(
     total = num_episodes * len(actors)
     records: list[EpisodeRecord] = []
     for record in evaluator.episodes(actors, num_episodes, seed, is_stochastic=is_stochastic, num_paths=num_paths):
-        records.append(dataclasses.replace(record, updates=updates))
+        records.append(dataclasses.replace(record, steps=steps))
         show(len(records), total)
     order = {name: index for index, name in enumerate(actors)}
     records.sort(key=lambda record: (order[record.member], record.episode))
@@ -95,19 +95,19 @@ def evaluate_run_at(
     references = target.references
     summary = {
         "version": SUMMARY_VERSION,
-        "updates": updates,
+        "steps": steps,
         "environment": target.environment_name,
         "references": references._asdict() if references else None,
         "num_episodes": num_episodes,
         "seed": seed,
         "actions": "sampled" if is_stochastic else "mean",
-        **summarise(records, target.members, references),
+        **summarize(records, target.members, references),
     }
     write_json(target.directory / "evaluation.json", summary)
     return summary
 
 
-def summarise(
+def summarize(
     records: Sequence[EpisodeRecord], members: Mapping[str, Mapping[str, float]], references: References | None
 ) -> dict[str, Any]:
     """Means of every member's episodes, and statistics over the seeds of each combination of swept settings.
@@ -173,15 +173,15 @@ def read_records(directory: str | Path) -> list[EpisodeRecord]:
 
 
 def _keep_records(path: Path, records: Sequence[EpisodeRecord]) -> None:
-    """Add ``records`` to the file; they replace older ones of the same members and updates."""
-    replaced = {(record.member, record.updates) for record in records}
-    kept = [record for record in read_records(path.parent) if (record.member, record.updates) not in replaced]
+    """Add ``records`` to the file; they replace older ones of the same members and steps."""
+    replaced = {(record.member, record.steps) for record in records}
+    kept = [record for record in read_records(path.parent) if (record.member, record.steps) not in replaced]
     lines = (json.dumps(dataclasses.asdict(record), allow_nan=False) + "\n" for record in (*kept, *records))
     write_file(path, "".join(lines).encode())
 
 
-def behaviour_records(dataset: Dataset, discount: float = 0.99, num_paths: int = 0) -> list[EpisodeRecord]:
-    """The recorded episodes themselves as records of the member ``behaviour``.
+def behavior_records(dataset: Dataset, discount: float = 0.99, num_paths: int = 0) -> list[EpisodeRecord]:
+    """The recorded episodes themselves as records of the member ``behavior``.
 
     Their starts are the recording's, not the evaluation's. Success is known where only success is rewarded (a task
     whose references are 0 and 1): an episode succeeds when it has a positive return.
@@ -195,7 +195,7 @@ def behaviour_records(dataset: Dataset, discount: float = 0.99, num_paths: int =
         terminated = bool(dataset.terminal[end - 1])
         records.append(
             EpisodeRecord(
-                "behaviour",
+                "behavior",
                 episode,
                 seed=0,
                 episode_return=float(rewards.sum()),

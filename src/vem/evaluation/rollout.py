@@ -46,8 +46,8 @@ class EpisodeRecord:
     """Whose episode: the name of a run's member, or of another actor."""
     episode: int
     seed: int
-    updates: int | None = None
-    """Training updates behind the policy."""
+    steps: int | None = None
+    """Training steps behind the policy."""
     episode_return: float | None = None
     """Σ r_t."""
     discounted_return: float | None = None
@@ -182,13 +182,13 @@ def is_maze(env: gymnasium.Env) -> bool:
 
 
 def waypoint_actor(env: gymnasium.Env, generator: np.random.Generator) -> Actor:
-    """The behaviour behind the built-in PointMaze data, to be evaluated beside the policies: an ActorFactory."""
-    from vem.envs.waypoints import WaypointBehaviour
+    """The behavior behind the built-in PointMaze data, to be evaluated beside the policies: an ActorFactory."""
+    from vem.envs.waypoints import WaypointBehavior
 
     layout = getattr(env.unwrapped, "layout", None)
     if layout is None:
         raise SimulatorError("the waypoint controller walks vem's PointMazes only")
-    return WaypointBehaviour(layout, generator)
+    return WaypointBehavior(layout, generator)
 
 
 def _first_broken(rewards: list[float]) -> int:

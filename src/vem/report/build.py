@@ -85,7 +85,7 @@ def write_report(
 
 
 def write_score_curve(directory: str | Path) -> Path | None:
-    """Draw the evaluations so far of a run against its updates, as PNG and SVG in its directory.
+    """Draw the evaluations so far of a run against its steps, as PNG and SVG in its directory.
 
     Returns the PNG, or None while there are fewer than two evaluations.
     """
@@ -145,7 +145,7 @@ def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[s
     sections.append(Section("weights", "Advantage weights", weighting.draw_weights(series, styles, found, prefix)))
     extra = [row for run in runs for row in table.other_rows(run)]
     if first is not None and recordings is not None:
-        extra.append(table.behaviour_row(first, recordings))
+        extra.append(table.behavior_row(first, recordings))
     rows = [*rows, *extra, *table.paper_rows(runs[0])]
     return Group(name, prefix, runs, series, styles, rows, sections, _notes(runs))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vem.report.records import Series
-from vem.report.style import GREY, Drawing, Look, include_zero, label_axes, legend_below, log_axis, new_figure, slug
+from vem.report.style import GRAY, Drawing, Look, include_zero, label_axes, legend_below, log_axis, new_figure, slug
 from vem.report.table import member_means, score_quantity
 
 METRICS = {
@@ -39,7 +39,7 @@ def draw_curves(series: list[Series], looks: list[Look], prefix: str) -> list[Dr
 def draw_score_curve(
     series: list[Series], looks: list[Look], prefix: str, quantity: str | None = None, unit: str = ""
 ) -> Drawing | None:
-    """An evaluated quantity, by default the score, against updates; None unless evaluated at two times or more."""
+    """An evaluated quantity, by default the score, against steps; None unless evaluated at two times or more."""
     if quantity is None:
         quantity, unit = score_quantity(series)
     curves = []
@@ -54,9 +54,9 @@ def draw_score_curve(
             times = np.array([time for time, _ in curve], float)
             low, mean, high = (np.array([f(means) for _, means in curve]) for f in (np.min, np.mean, np.max))
             _draw_band(axes, index, look, one.label, times, low, mean, high, marker=look.marker)
-    axes.set_xlim(0, max(one.run.config.num_updates for one in series))
+    axes.set_xlim(0, max(one.run.config.steps for one in series))
     include_zero(axes, 102 if quantity == "score" else 0)
-    label_axes(axes, "updates", unit)
+    label_axes(axes, "steps", unit)
     _thousands(axes)
     legend_below(axes)
     name = {"score": "Score", "return": "Return"}.get(quantity, "Value-estimation error")
@@ -72,13 +72,13 @@ def _draw_metric(metric: str, series: list[Series], looks: list[Look], prefix: s
     if not values.size:
         return None
     figure, axes = new_figure()
-    for index, ((updates, curve), one, look) in enumerate(zip(curves, series, looks, strict=True)):
-        if updates.size:
+    for index, ((steps, curve), one, look) in enumerate(zip(curves, series, looks, strict=True)):
+        if steps.size:
             bounds = curve.min(0), curve.mean(0), curve.max(0)
-            _draw_band(axes, index, look, one.label, updates, *bounds, marker=look.marker if updates.size < 3 else "")
-    longest = max(one.run.config.num_updates for one in series)
+            _draw_band(axes, index, look, one.label, steps, *bounds, marker=look.marker if steps.size < 3 else "")
+    longest = max(one.run.config.steps for one in series)
     axes.set_xlim(0, longest)
-    recorded = [one for one, (updates, _) in zip(series, curves, strict=True) if updates.size]
+    recorded = [one for one, (steps, _) in zip(series, curves, strict=True) if steps.size]
     unit = unit.format(reward=_reward_unit(recorded))
     is_log = values.min() > 0 and values.max() > LOG_RATIO * values.min()
     if is_log:
@@ -88,18 +88,18 @@ def _draw_metric(metric: str, series: list[Series], looks: list[Look], prefix: s
     elif not is_log and metric not in WITHOUT_ZERO:
         include_zero(axes)
     scale = ", log scale" if is_log else ""
-    label_axes(axes, "updates", f"{name} ({unit}{scale})" if unit else f"{name}{scale}")
+    label_axes(axes, "steps", f"{name} ({unit}{scale})" if unit else f"{name}{scale}")
     _mark_stages(axes, series)
     _thousands(axes)
     legend_below(axes)
     title = f"{name[0].upper()}{name[1:]}"
-    caption = f"Mean over each chunk of updates. {_interval_sentence(series)}{_stage_sentence(series)}"
+    caption = f"Mean over each chunk of steps. {_interval_sentence(series)}{_stage_sentence(series)}"
     return Drawing(f"{prefix}curve-{slug(metric)}", title, caption, figure, caption)
 
 
 def _reward_unit(series: list[Series]) -> str:
-    kinds = {bool(one.settings.get("normalise_rewards") or one.settings.get("return_span")) for one in series}
-    return "reward of each run" if len(kinds) > 1 else "normalised reward" if True in kinds else "reward"
+    kinds = {bool(one.settings.get("normalize_rewards") or one.settings.get("return_span")) for one in series}
+    return "reward of each run" if len(kinds) > 1 else "normalized reward" if True in kinds else "reward"
 
 
 def _draw_band(
@@ -113,8 +113,8 @@ def _draw_band(
     high: np.ndarray,
     marker: str,
 ) -> None:
-    band = axes.fill_between(x, low, high, color=look.colour, alpha=0.22, linewidth=0)
-    (line,) = axes.plot(x, mean, color=look.colour, linestyle=look.line, marker=marker, markersize=4, label=label)
+    band = axes.fill_between(x, low, high, color=look.color, alpha=0.22, linewidth=0)
+    (line,) = axes.plot(x, mean, color=look.color, linestyle=look.line, marker=marker, markersize=4, label=label)
     band.set_gid(f"series-{index}-band")
     line.set_gid(f"series-{index}-line")
 
@@ -124,7 +124,7 @@ def _mark_stages(axes: Any, series: list[Series]) -> None:
     for run in {id(one.run): one.run for one in series}.values():
         for before, after in zip(run.metrics, run.metrics[1:], strict=False):
             if before.get("stage") != after.get("stage"):
-                axes.axvline(before["updates"], color=GREY, linewidth=0.9, linestyle=":")
+                axes.axvline(before["steps"], color=GRAY, linewidth=0.9, linestyle=":")
 
 
 def _stage_sentence(series: list[Series]) -> str:

@@ -12,7 +12,7 @@ from vem.envs.layouts import MazeLayout, maze_layout
 from vem.errors import SimulatorError
 from vem.evaluation.rollout import EpisodeRecord
 from vem.report.records import RunRecord, Series
-from vem.report.style import GREY, Drawing, new_figure
+from vem.report.style import GRAY, Drawing, new_figure
 
 TILES_PER_CELL = 8
 ROWS_PER_TILE = 12
@@ -75,7 +75,7 @@ def tile_values(floor: Floor, dataset: Dataset, series: Series) -> np.ndarray:
 
 
 def draw_landscapes(series: list[Series], floor: Floor, dataset: Dataset, prefix: str) -> list[Drawing]:
-    """One Drawing for each series that has values, all on the same colour scale."""
+    """One Drawing for each series that has values, all on the same color scale."""
     valued = [(index, one) for index, one in enumerate(series) if _has_values(one)]
     if not valued:
         return []
@@ -144,7 +144,7 @@ def _draw_walls(axes: Any, layout: MazeLayout) -> None:
 
     walls = np.where(layout.walls, 1.0, np.nan)
     origin = "lower" if layout.row_step > 0 else "upper"
-    axes.imshow(walls, cmap=ListedColormap([GREY]), extent=layout.extent, origin=origin, zorder=1.5)
+    axes.imshow(walls, cmap=ListedColormap([GRAY]), extent=layout.extent, origin=origin, zorder=1.5)
 
 
 def _draw_data(axes: Any, dataset: Dataset) -> None:
@@ -159,7 +159,7 @@ def _draw_data(axes: Any, dataset: Dataset) -> None:
     dots = PathPatch(Path(corners, codes), fill=False, edgecolor="black", linewidth=1.4, capstyle="round", alpha=0.4)
     dots.set(zorder=2, gid="layer-data")
     axes.add_patch(dots)
-    axes.plot([], [], "o", color="black", markeredgecolor=GREY, markersize=4, label="data")
+    axes.plot([], [], "o", color="black", markeredgecolor=GRAY, markersize=4, label="data")
 
 
 def _draw_trajectories(axes: Any, one: Series) -> tuple[int, int]:
@@ -168,7 +168,7 @@ def _draw_trajectories(axes: Any, one: Series) -> tuple[int, int]:
 
     kept = [episode for episode in one.episodes() if _path(episode) is not None]
     kept = [kept[i] for i in np.linspace(0, len(kept) - 1, min(NUM_TRAJECTORIES, len(kept))).astype(int)]
-    labelled: set[bool] = set()
+    labeled: set[bool] = set()
     for number, episode in enumerate(kept):
         path = _path(episode)
         assert path is not None
@@ -182,8 +182,8 @@ def _draw_trajectories(axes: Any, one: Series) -> tuple[int, int]:
                 "path_effects": [Stroke(linewidth=1.9, foreground="#7a1f00"), Normal()],
             }
         )
-        label = None if success in labelled else ("reached the goal" if success else "did not reach it")
-        labelled.add(success)
+        label = None if success in labeled else ("reached the goal" if success else "did not reach it")
+        labeled.add(success)
         (line,) = axes.plot(path[:, 0], path[:, 1], zorder=3, label=label, **look)
         line.set_gid(f"layer-trajectories-{number}")
     return len(kept), sum(bool(episode.success) for episode in kept)

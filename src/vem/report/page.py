@@ -99,7 +99,7 @@ def _headline(group: Group) -> str:
     """The best row in words, and how it was made."""
     data = group.runs[0].facts["data"]
     made = "; ".join(
-        f"{run.config.algorithm} (preset {run.config.preset}, {run.config.num_updates:,} updates, "
+        f"{run.config.algorithm} (preset {run.config.preset}, {run.config.steps:,} steps, "
         f"{len(run.config.seeds)} seed{'s' if len(run.config.seeds) != 1 else ''})"
         for run in group.runs
     )
@@ -124,7 +124,7 @@ def _series_control(group: Group) -> str:
         return ""
     boxes = "".join(
         f'<label><input type="checkbox" data-series="{index}" checked>'
-        f'<span class="swatch" style="background:{look.colour}"></span>{_text(one.label)}</label>'
+        f'<span class="swatch" style="background:{look.color}"></span>{_text(one.label)}</label>'
         for index, (one, look) in enumerate(zip(group.series, group.looks, strict=True))
     )
     return f'<fieldset class="control series"><legend>Show in the figures</legend>{boxes}</fieldset>'
@@ -222,7 +222,7 @@ def _score_table(group: Group) -> str:
         for r in references
     ]
     if not references:
-        sentences = ["No reference scores are known for this data, so returns are not normalised."]
+        sentences = ["No reference scores are known for this data, so returns are not normalized."]
     if any(row.kind == "policy" and row.quantities for row in group.rows):
         sentences.append(
             "± is the standard deviation between seeds: what another training would give. The interval is a bootstrap "

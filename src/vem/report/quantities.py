@@ -9,7 +9,7 @@ import numpy as np
 
 from vem.report.curves import draw_score_curve
 from vem.report.records import Series, setting_symbol
-from vem.report.style import GREY, Drawing, Look, include_zero, label_axes, legend_below, new_figure
+from vem.report.style import GRAY, Drawing, Look, include_zero, label_axes, legend_below, new_figure
 from vem.report.table import SCORE, ScoreRow, member_means, score_quantity
 
 DOTS = (
@@ -63,7 +63,7 @@ def _draw_dots(
     if not known:
         return None
     figure, axes = new_figure(4.6, 0.95 + 0.36 * len(known) * len(quantities))
-    axes.axvline(0, color=GREY, linewidth=1)
+    axes.axvline(0, color=GRAY, linewidth=1)
     shift = np.linspace(0.22, -0.22, len(quantities)) if len(quantities) > 1 else [0.0]
     for place, (index, one, look, row) in enumerate(reversed(known)):
         for (quantity, marker), offset in zip(quantities, shift, strict=True):
@@ -71,10 +71,10 @@ def _draw_dots(
                 continue
             spread, y = row.quantities[quantity], place + offset
             low, high = spread.interval or (spread.interquartile_mean,) * 2
-            (bar,) = axes.plot([low, high], [y, y], color=look.colour, linewidth=2.4, solid_capstyle="butt")
-            (middle,) = axes.plot([spread.interquartile_mean], [y], marker, color=look.colour, markersize=7)
+            (bar,) = axes.plot([low, high], [y, y], color=look.color, linewidth=2.4, solid_capstyle="butt")
+            (middle,) = axes.plot([spread.interquartile_mean], [y], marker, color=look.color, markersize=7)
             means = member_means(one, quantity)
-            (dots,) = axes.plot(means, np.full(len(means), y - 0.14), ".", color=look.colour, markersize=5, alpha=0.8)
+            (dots,) = axes.plot(means, np.full(len(means), y - 0.14), ".", color=look.color, markersize=5, alpha=0.8)
             for part, artist in (("bar", bar), ("middle", middle), ("dots", dots)):
                 artist.set_gid(f"series-{index}-{part}-{quantity.replace('_', '-')}")
     axes.set_yticks(range(len(known)), [fill(one.label, TICK_WIDTH) for _, one, _, _ in reversed(known)])
@@ -105,13 +105,13 @@ def _draw_value_against_return(series: list[Series], looks: list[Look], name: st
         found = [(target, value) for target, value in found if value is not None]
         if found:
             x, y = np.array(found, float).T
-            (dots,) = axes.plot(x, y, look.marker, color=look.colour, markersize=3.5, alpha=0.6, label=one.label)
+            (dots,) = axes.plot(x, y, look.marker, color=look.color, markersize=3.5, alpha=0.6, label=one.label)
             dots.set_gid(f"series-{index}-dots")
             points.extend(found)
     low, high = float(np.min(points)), float(np.max(points))
     margin = 0.05 * (high - low) or 0.5
     limits = min(low - margin, 0), max(high + margin, 0)
-    axes.plot(limits, limits, color=GREY, linewidth=1, linestyle=":")
+    axes.plot(limits, limits, color=GRAY, linewidth=1, linestyle=":")
     axes.set(xlim=limits, ylim=limits, aspect="equal")
     label_axes(axes, "discounted return that followed, G₀", "estimated value of the start, V(s₀)")
     legend_below(axes)
@@ -174,14 +174,14 @@ def _sweep_figure(name: str, series: list[Series], lines: list[Any], unit: str, 
             x = [value for value, _ in chosen]
             mean = [found.mean() for _, found in chosen]
             error = [found.std(ddof=1) if found.size > 1 else 0.0 for _, found in chosen]
-            colour = ("#0072b2", "#d55e00", "#009e73")[number]
+            color = ("#0072b2", "#d55e00", "#009e73")[number]
             shade = 1 - 0.6 * others.index(other) / max(len(others) - 1, 1)
             text = f"{label}{' at ' if other else ''}{', '.join(f'{v:g}' for v in other)}"
             axes.errorbar(
-                x, mean, error, color=colour, marker=marker, linestyle=style, capsize=3, label=text, alpha=shade
+                x, mean, error, color=color, marker=marker, linestyle=style, capsize=3, label=text, alpha=shade
             )
             for value, found in chosen:
-                axes.plot(np.full(found.size, value), found, ".", color=colour, markersize=3, alpha=0.7)
+                axes.plot(np.full(found.size, value), found, ".", color=color, markersize=3, alpha=0.7)
     values = sorted({one.swept[name] for one in series})
     if values[0] > 0 and values[-1] > 20 * values[0]:
         axes.set_xscale("log")

@@ -61,22 +61,22 @@ class Series:
         lines = [
             line for line in self.run.metrics if all(metric in line["members"].get(name, {}) for name in self.names)
         ]
-        updates = np.array([line["updates"] for line in lines], float)
+        steps = np.array([line["steps"] for line in lines], float)
         values = [[line["members"][name][metric] for line in lines] for name in self.names]
-        return updates, np.array(values, float).reshape(len(self.names), len(lines))
+        return steps, np.array(values, float).reshape(len(self.names), len(lines))
 
     @property
     def evaluated_at(self) -> list[int]:
-        """Numbers of updates after which these members were evaluated."""
+        """Numbers of steps after which these members were evaluated."""
         wanted = set(self.names)
-        return sorted({e.updates for e in self.run.episodes if e.member in wanted and e.updates is not None})
+        return sorted({e.steps for e in self.run.episodes if e.member in wanted and e.steps is not None})
 
-    def episodes(self, updates: int | None = None) -> list[EpisodeRecord]:
-        """Evaluated episodes of these members after that many updates; None: the newest."""
+    def episodes(self, steps: int | None = None) -> list[EpisodeRecord]:
+        """Evaluated episodes of these members after that many steps; None: the newest."""
         wanted, times = set(self.names), self.evaluated_at
-        if updates is None and times:
-            updates = times[-1]
-        return [episode for episode in self.run.episodes if episode.member in wanted and episode.updates == updates]
+        if steps is None and times:
+            steps = times[-1]
+        return [episode for episode in self.run.episodes if episode.member in wanted and episode.steps == steps]
 
 
 @dataclass
@@ -107,13 +107,13 @@ class RunRecord:
 
     @property
     def task(self) -> Task | None:
-        """The benchmark task, whose references scores are normalised by."""
+        """The benchmark task, whose references scores are normalized by."""
         return find_task(self.data_name) or (task_of_environment(self.environment) if self.environment else None)
 
     @property
     def updates_done(self) -> int:
         """Updates that the metrics know of."""
-        return int(self.metrics[-1]["updates"]) if self.metrics else 0
+        return int(self.metrics[-1]["steps"]) if self.metrics else 0
 
     @property
     def is_finished(self) -> bool:
@@ -198,14 +198,14 @@ def _state_notes(record: RunRecord) -> list[str]:
     directory, config = record.directory, record.config
     notes = []
     missing = [member.name for member in config.members if member.name not in record.policies]
-    if missing and record.updates_done >= config.num_updates:
+    if missing and record.updates_done >= config.steps:
         notes.append(
             f"{len(missing)} of its {len(config.members)} policies are missing or damaged ({', '.join(missing[:4])}); "
             f"write them again with: vem train --resume {directory}"
         )
     elif missing:
         notes.append(
-            f"It is not finished: {record.updates_done:,} of {config.num_updates:,} updates are done and there is no "
+            f"It is not finished: {record.updates_done:,} of {config.steps:,} steps are done and there is no "
             f"policy to look at yet; go on with: vem train --resume {directory}"
         )
     if not record.episodes and not missing:
@@ -250,7 +250,7 @@ def _read_lines(path: Path, parse: Callable[[Any], Line | None], notes: list[str
 
 
 def _metric_line(record: Any) -> dict[str, Any] | None:
-    if not isinstance(record, dict) or not _is_number(record.get("updates")):
+    if not isinstance(record, dict) or not _is_number(record.get("steps")):
         return None
     members = record.get("members")
     is_good = isinstance(members, dict) and all(
@@ -264,7 +264,7 @@ def _episode(record: Any) -> EpisodeRecord | None:
         episode = EpisodeRecord(**record)
     except TypeError:
         return None
-    numbers = (episode.updates, episode.episode_return, episode.length, episode.value_start, episode.target_start)
+    numbers = (episode.steps, episode.episode_return, episode.length, episode.value_start, episode.target_start)
     is_good = isinstance(episode.member, str) and all(number is None or _is_number(number) for number in numbers)
     return episode if is_good else None
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from vem.data import Dataset
 from vem.report.records import Series
-from vem.report.style import GREY, Drawing, Look, label_axes, legend_below, new_figure
+from vem.report.style import GRAY, Drawing, Look, label_axes, legend_below, new_figure
 
 Entry = tuple[str, tuple[int, Look] | None, np.ndarray]
 """Label, number and Look of the series (None: recorded), returns."""
@@ -41,7 +41,7 @@ def draw_returns(series: list[Series], looks: list[Look], dataset: Dataset | Non
     caption = "Returns of evaluated episodes, all seeds together, each distribution adding up to 100 %."
     if dataset is not None:
         cut = ", cut at their first success," if dataset.info.rules.get("split") == "first-success" else ""
-        caption += f" Grey: {dataset.num_episodes:,} recorded episodes{cut} which start where the recording did."
+        caption += f" Gray: {dataset.num_episodes:,} recorded episodes{cut} which start where the recording did."
     return Drawing(f"{prefix}returns", "Returns", caption, figure, caption)
 
 
@@ -50,8 +50,8 @@ def _draw_bars(axes: Any, entries: list[Entry], distinct: np.ndarray) -> None:
     for number, (label, drawn, found) in enumerate(entries):
         shares = [100 * float(np.mean(found == value)) for value in distinct]
         places = np.arange(len(distinct)) + (number - (len(entries) - 1) / 2) * width
-        index, colour = (None, GREY) if drawn is None else (drawn[0], drawn[1].colour)
-        bars = axes.bar(places, shares, 0.92 * width, color=colour, label=label)
+        index, color = (None, GRAY) if drawn is None else (drawn[0], drawn[1].color)
+        bars = axes.bar(places, shares, 0.92 * width, color=color, label=label)
         for part, bar in enumerate(bars):
             bar.set_gid(f"recorded-{part}" if index is None else f"series-{index}-bar-{part}")
     axes.set_xticks(range(len(distinct)), [f"{value:g}" for value in distinct])
@@ -62,8 +62,8 @@ def _draw_steps(axes: Any, entries: list[Entry], edges: np.ndarray) -> None:
     for label, drawn, found in entries:
         shares = 100 * np.histogram(found, edges)[0] / found.size
         if drawn is None:
-            axes.stairs(shares, edges, fill=True, color=GREY, alpha=0.45, label=label).set_gid("recorded")
+            axes.stairs(shares, edges, fill=True, color=GRAY, alpha=0.45, label=label).set_gid("recorded")
         else:
             index, look = drawn
-            patch = axes.stairs(shares, edges, color=look.colour, linestyle=look.line, linewidth=1.6, label=label)
+            patch = axes.stairs(shares, edges, color=look.color, linestyle=look.line, linewidth=1.6, label=label)
             patch.set_gid(f"series-{index}-steps")

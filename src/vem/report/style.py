@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from vem.report.records import Series
 
 INK = "#212226"
-"""Text and axes. In the page it becomes the page's own text colour, so that it is unique on purpose."""
+"""Text and axes. In the page it becomes the page's own text color, so that it is unique on purpose."""
 GRID = "#8c8f97"
-GREY = "#83868e"
+GRAY = "#83868e"
 """Recorded data, walls and reference lines: readable on white and on black."""
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d3b")
-"""Okabe and Ito's colours without black, which dark screens swallow, and yellow, which white ones do."""
+"""Okabe and Ito's colors without black, which dark screens swallow, and yellow, which white ones do."""
 SWEEP = ("#2f7fd6", "#a65fb0", "#e07020")
 """Blue to orange, for the order of a swept setting; all of it stands out from white and from black."""
 LINES = ("-", "--", ":", "-.")
@@ -34,9 +34,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 @dataclass(frozen=True)
 class Look:
-    """Colour, line and marker of a series, the same in all figures of a group."""
+    """Color, line and marker of a series, the same in all figures of a group."""
 
-    colour: str
+    color: str
     line: Any
     marker: str
 
@@ -67,17 +67,15 @@ class Drawing:
 
 
 def looks(series: list[Series]) -> list[Look]:
-    """One Look for each series: ordered colours for a sweep of one run, distinct ones otherwise."""
-    colours = [PALETTE[index % len(PALETTE)] for index in range(len(series))]
+    """One Look for each series: ordered colors for a sweep of one run, distinct ones otherwise."""
+    colors = [PALETTE[index % len(PALETTE)] for index in range(len(series))]
     if len({id(one.run) for one in series}) == 1 and len(series) > 1 and len(series[0].swept) == 1:
         from matplotlib.colors import LinearSegmentedColormap, to_hex
 
         ordered = LinearSegmentedColormap.from_list("sweep", SWEEP)
         ranks = np.argsort(np.argsort([next(iter(one.swept.values())) for one in series]))
-        colours = [to_hex(ordered(float(rank / (len(series) - 1)))) for rank in ranks]
-    return [
-        Look(colour, LINES[index % len(LINES)], MARKERS[index % len(MARKERS)]) for index, colour in enumerate(colours)
-    ]
+        colors = [to_hex(ordered(float(rank / (len(series) - 1)))) for rank in ranks]
+    return [Look(color, LINES[index % len(LINES)], MARKERS[index % len(MARKERS)]) for index, color in enumerate(colors)]
 
 
 @contextmanager

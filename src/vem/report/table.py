@@ -1,4 +1,4 @@
-"""The table of scores: each run and swept setting over its seeds, the recorded behaviour, and the paper."""
+"""The table of scores: each run and swept setting over its seeds, the recorded behavior, and the paper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vem.evaluation.statistics import Spread, over_seeds
 from vem.report.records import RunRecord, Series
 from vem.runs.run import load_data
 
-SCORE = "normalised score"
+SCORE = "normalized score"
 ONE_STEP_LIMIT = 0.2
 """Recorded episodes are cut differently for comparison if more than this share has a single step."""
 
@@ -27,44 +27,44 @@ class ScoreRow:
 
     label: str
     kind: str
-    """``policy``, ``behaviour`` or ``paper``."""
+    """``policy``, ``behavior`` or ``paper``."""
     num_seeds: int = 0
     num_episodes: int = 0
     num_failed: int = 0
-    updates: int | None = None
+    steps: int | None = None
     quantities: dict[str, Spread] = field(default_factory=dict)
     """``score``, ``return``, ``success`` (0 to 1), ``value_error`` … → its spread over seeds."""
     effective_share: float | None = None
     remark: str = ""
 
 
-def score_row(one: Series, updates: int | None = None) -> ScoreRow:
-    """The row of a series after that many updates; None: its newest evaluation."""
-    episodes = one.episodes(updates)
+def score_row(one: Series, steps: int | None = None) -> ScoreRow:
+    """The row of a series after that many steps; None: its newest evaluation."""
+    episodes = one.episodes(steps)
     spreads = _spreads(episodes, one.run.references)
     failed = sum(episode.error is not None for episode in episodes)
-    at = episodes[0].updates if episodes else None
+    at = episodes[0].steps if episodes else None
     evaluated = len({episode.member for episode in episodes})
     remark = "" if episodes else "not evaluated"
-    if at is not None and at < one.run.config.num_updates:
-        remark = f"evaluated after {at:,} of {one.run.config.num_updates:,} updates"
+    if at is not None and at < one.run.config.steps:
+        remark = f"evaluated after {at:,} of {one.run.config.steps:,} steps"
     if failed:
         remark = "; ".join(filter(None, (remark, f"{failed} episodes failed and are left out")))
     return ScoreRow(one.label, "policy", evaluated, len(episodes) - failed, failed, at, spreads, None, remark)
 
 
 def other_rows(run: RunRecord) -> list[ScoreRow]:
-    """Actors that were evaluated beside the run's policies, such as the behaviour itself."""
+    """Actors that were evaluated beside the run's policies, such as the behavior itself."""
     known = {member.name for member in run.config.members}
     rows = []
     for name in dict.fromkeys(e.member for e in run.episodes if e.member not in known):
         episodes = [e for e in run.episodes if e.member == name]
         spreads = _spreads(episodes, run.references)
-        rows.append(ScoreRow(name, "behaviour", 1, len(episodes), quantities=spreads, remark="evaluated"))
+        rows.append(ScoreRow(name, "behavior", 1, len(episodes), quantities=spreads, remark="evaluated"))
     return rows
 
 
-def behaviour_row(run: RunRecord, recordings: Dataset) -> ScoreRow:
+def behavior_row(run: RunRecord, recordings: Dataset) -> ScoreRow:
     """The recorded episodes as a row."""
     returns = recordings.episode_returns
     quantities = {"return": _single(float(returns.mean()))}
@@ -75,7 +75,7 @@ def behaviour_row(run: RunRecord, recordings: Dataset) -> ScoreRow:
     quantities["length"] = _single(float(recordings.episode_lengths.mean()))
     cut = " to the first success," if recordings.info.rules.get("split") == "first-success" else ","
     remark = f"as recorded{cut} from other starts"
-    return ScoreRow("data", "behaviour", 0, len(returns), quantities=quantities, remark=remark)
+    return ScoreRow("data", "behavior", 0, len(returns), quantities=quantities, remark=remark)
 
 
 def recordings_of(run: RunRecord, dataset: Dataset) -> Dataset:
@@ -104,9 +104,9 @@ def paper_rows(run: RunRecord) -> list[ScoreRow]:
     return rows
 
 
-def member_means(one: Series, quantity: str, updates: int | None = None) -> np.ndarray:
+def member_means(one: Series, quantity: str, steps: int | None = None) -> np.ndarray:
     """The mean of a quantity for each evaluated seed of a series."""
-    found = _by_member(one.episodes(updates), quantity, one.run.references)
+    found = _by_member(one.episodes(steps), quantity, one.run.references)
     return np.array([values.mean() for values in found], float)
 
 

@@ -20,7 +20,7 @@ from vem.core import advantages
 from vem.data import Dataset
 from vem.policy import Policy
 from vem.report.records import RunRecord, Series
-from vem.report.style import GREY, Drawing, Look, label_axes, legend_below, log_axis, new_figure
+from vem.report.style import GRAY, Drawing, Look, label_axes, legend_below, log_axis, new_figure
 from vem.storage import unflatten
 
 SAMPLE_ROWS = 20_000
@@ -55,7 +55,7 @@ def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.n
         # The share of the rows that counts goes by the number of all rows, which may be more than are given here.
         settings = dataclasses.replace(settings, effective_sample=advantages.typical_share(whole.num_transitions))
     spec = spec_of(whole)._replace(num_rows=dataset.num_rows)
-    algorithm = method.make(settings, spec, run.config.num_updates)
+    algorithm = method.make(settings, spec, run.config.steps)
     stage = algorithm.stages[-1]
     raw = put_rows(dataset, reward_scale=settings.reward_scale, reward_shift=settings.reward_shift)
     weigh = advantages.WEIGHTS[settings.weight]
@@ -130,18 +130,18 @@ def _draw_histogram(drawn: list[tuple[int, Series, Look, list[np.ndarray]]], pre
     figure, axes = new_figure()
     if (pooled < 0).any():
         edges, unit = np.linspace(pooled.min(), pooled.max(), NUM_BINS + 1), "unit of the advantage"
-        axes.axvline(0, color=GREY, linewidth=1)
+        axes.axvline(0, color=GRAY, linewidth=1)
     else:
         positive = pooled[pooled > 0]
         low, high = (positive.min(), positive.max()) if positive.size else (0.5, 2.0)
         low, high = max(low, 1e-6 * high) / 1.05, high * 1.05
         edges, unit = np.geomspace(low, high, NUM_BINS + 1), "mean row = 1, log scale"
         log_axis(axes.xaxis, low, high)
-        axes.axvline(1, color=GREY, linewidth=1, linestyle=":")
+        axes.axvline(1, color=GRAY, linewidth=1, linestyle=":")
     for index, one, look, members in drawn:
         shares = np.mean([np.histogram(found, edges)[0] / found.size for found in members], axis=0)
         patch = axes.stairs(
-            100 * shares, edges, color=look.colour, linestyle=look.line, linewidth=1.5, label=_label(one, members)
+            100 * shares, edges, color=look.color, linestyle=look.line, linewidth=1.5, label=_label(one, members)
         )
         patch.set_gid(f"series-{index}-weights")
     label_axes(axes, f"weight of a row ({unit})", "share of the rows in each bin (%)")
@@ -165,11 +165,11 @@ def _draw_concentration(drawn: list[tuple[int, Series, Look, list[np.ndarray]]],
             total = np.concatenate([[0], np.cumsum(np.sort(found)[::-1])])
             curves.append(np.interp(grid, np.linspace(0, 1, total.size), total / max(total[-1], 1e-300)))
         low, mean, high = 100 * np.min(curves, 0), 100 * np.mean(curves, 0), 100 * np.max(curves, 0)
-        band = axes.fill_between(100 * grid, low, high, color=look.colour, alpha=0.22, linewidth=0)
-        (line,) = axes.plot(100 * grid, mean, color=look.colour, linestyle=look.line, label=one.label)
+        band = axes.fill_between(100 * grid, low, high, color=look.color, alpha=0.22, linewidth=0)
+        (line,) = axes.plot(100 * grid, mean, color=look.color, linestyle=look.line, label=one.label)
         band.set_gid(f"series-{index}-band")
         line.set_gid(f"series-{index}-line")
-    axes.plot([0, 100], [0, 100], color=GREY, linewidth=1, linestyle=":")
+    axes.plot([0, 100], [0, 100], color=GRAY, linewidth=1, linestyle=":")
     axes.set(xlim=(0, 100), ylim=(0, 101))
     label_axes(axes, "heaviest rows (% of all)", "share of the total weight (%)")
     legend_below(axes)

@@ -1,4 +1,4 @@
-"""The only training loop: a generator over compiled chunks of updates.
+"""The only training loop: a generator over compiled chunks of steps.
 
 Several members (seeds, and values of swept settings) train side by side in one program, as a vmapped axis. The keys
 of an update depend on the seed, the stage and the update's number alone, so the result does not depend on where the
@@ -47,11 +47,11 @@ class Progress(NamedTuple):
     """What a chunk did. The arrays of ``snapshot`` are given to the next chunk: use or copy them before going on."""
 
     stage: Stage
-    updates: int
+    steps: int
     """Updates done in the whole run."""
-    num_updates: int
+    num_steps: int
     metrics: dict[str, np.ndarray]
-    """Means over the chunk's updates, one entry a member."""
+    """Means over the chunk's steps, one entry a member."""
     snapshot: Snapshot
 
 
@@ -77,8 +77,8 @@ def train(
     weights of the policy's rows sum to 0.
     """
     keys = _keys(members)
-    num_updates = sum(stage.num_updates for stage in algorithm.stages)
-    before = sum(stage.num_updates for stage in algorithm.stages[: snapshot.stage])
+    num_steps = sum(stage.num_steps for stage in algorithm.stages)
+    before = sum(stage.num_steps for stage in algorithm.stages[: snapshot.stage])
     first, done, state, memory = snapshot
     for index in range(first, len(algorithm.stages)):
         stage = algorithm.stages[index]
@@ -86,14 +86,14 @@ def train(
             done, memory = 0, _empty(stage, len(members))
         run_chunk = compile_chunk(stage)
         stage_keys = jax.vmap(lambda key, index=index: jax.random.fold_in(key, index))(keys)
-        while done < stage.num_updates:
+        while done < stage.num_steps:
             count, refresh_index = _next_chunk(stage, done)
             state, memory, metrics = run_chunk(state, memory, rows, stage_keys, done, count, refresh_index)
             done += count
             metrics = {name: np.asarray(values) for name, values in metrics.items()}
             _check(metrics, members, stage, before + done, largest_value)
-            yield Progress(stage, before + done, num_updates, metrics, Snapshot(index, done, state, memory))
-        before += stage.num_updates
+            yield Progress(stage, before + done, num_steps, metrics, Snapshot(index, done, state, memory))
+        before += stage.num_steps
 
 
 def compile_chunk(stage: Stage) -> Any:
@@ -128,12 +128,12 @@ def compile_chunk(stage: Stage) -> Any:
 
 
 def _next_chunk(stage: Stage, done: int) -> tuple[int, int]:
-    """How many updates the chunk at ``done`` has, and the number of its refresh, or −1 for none."""
-    period = stage.updates_per_refresh or stage.num_updates
+    """How many steps the chunk at ``done`` has, and the number of its refresh, or −1 for none."""
+    period = stage.steps_per_refresh or stage.num_steps
     refresh_index = done // period if done % period == 0 else -1
     in_period = done % period
     until = min(in_period + LONGEST_CHUNK - in_period % LONGEST_CHUNK, period)
-    return min(until - in_period, stage.num_updates - done), refresh_index
+    return min(until - in_period, stage.num_steps - done), refresh_index
 
 
 def _keys(members: Sequence[Member]) -> jax.Array:
@@ -145,12 +145,12 @@ def _empty(stage: Stage, num_members: int) -> Memory:
 
 
 def _check(
-    metrics: dict[str, np.ndarray], members: Sequence[Member], stage: Stage, updates: int, largest: float
+    metrics: dict[str, np.ndarray], members: Sequence[Member], stage: Stage, steps: int, largest: float
 ) -> None:
     unweighted = np.flatnonzero(np.isnan(metrics.get("effective_share", np.ones(1))))
     if unweighted.size:
         raise DivergenceError(
-            f"the policy of {members[int(unweighted[0])].name} has no row to learn from at update {updates}: all "
+            f"the policy of {members[int(unweighted[0])].name} has no row to learn from at update {steps}: all "
             "weights are 0; set --drop-below lower or leave it out, or raise the temperature"
         )
     for name, values in metrics.items():
@@ -158,7 +158,7 @@ def _check(
         if broken.size:
             member = members[int(broken[0])]
             raise DivergenceError(
-                f"training diverged: {name} of {member.name} is {values[broken[0]]:.4g} at update {updates} "
+                f"training diverged: {name} of {member.name} is {values[broken[0]]:.4g} at update {steps} "
                 f"(stage {stage.name}; values stay below {largest:.4g}); try a smaller --expectile, a smaller "
                 "learning rate, or a smaller --target-rate, and look at the rewards with `vem data describe`"
             )

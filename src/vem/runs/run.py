@@ -37,12 +37,28 @@ from vem.policy import Policy, load_policy, make_policy
 from vem.tasks import find_task
 from vem.runs.loop import LONGEST_CHUNK, Member, Progress, Snapshot, start, train
 
-CONFIG_VERSION = 1
+CONFIG_VERSION = 2
+OLD_NAMES = {
+    "num_updates": "steps",
+    "policy_rate_decay": "policy_lr_schedule",
+    "value_rate": "value_lr",
+    "policy_rate": "policy_lr",
+    "policy_decay": "policy_weight_decay",
+    "value_decay": "value_weight_decay",
+    "decay": "td_lambda",
+    "updates_per_refresh": "steps_per_refresh",
+    "value_updates": "value_share",
+    "envelope_updates": "envelope_share",
+    "cloning_updates": "cloning_steps",
+    "normalise_observations": "normalize_observations",
+    "normalise_rewards": "normalize_rewards",
+}
+"""Names in a config.json of version 1 → names since version 2."""
 SECONDS_PER_CHECKPOINT = 60.0
 NUM_METRIC_LINES = 1000
 ROW_SETTINGS = (
-    "normalise_observations",
-    "normalise_rewards",
+    "normalize_observations",
+    "normalize_rewards",
     "reward_scale",
     "reward_shift",
     "return_span",
@@ -64,7 +80,7 @@ class Config:
     sweep: dict[str, list[float]] = field(default_factory=dict)
     """Settings that take several values; every combination is trained, for every seed."""
     seeds: tuple[int, ...] = (0,)
-    num_updates: int = 100_000
+    steps: int = 100_000
     rules: dict[str, Any] = field(default_factory=dict)
     """How the data was read."""
     data_dir: str | None = None
@@ -82,7 +98,7 @@ def make_config(
     preset: str = "default",
     settings: dict[str, Any] | None = None,
     seeds: int | Sequence[int] = 1,
-    num_updates: int = 100_000,
+    steps: int = 100_000,
     rules: dict[str, Any] | None = None,
     data_dir: str | None = None,
 ) -> Config:
@@ -106,8 +122,8 @@ def make_config(
     seeds = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**31:
         raise SettingsError(f"seeds are {seeds}; give at least one, all different, 0 or more")
-    if num_updates < 1:
-        raise SettingsError(f"--steps is {num_updates}; it must be 1 or more")
+    if steps < 1:
+        raise SettingsError(f"--steps is {steps}; it must be 1 or more")
     return Config(
         dataset=dataset,
         algorithm=algorithm,
@@ -115,7 +131,7 @@ def make_config(
         settings=dataclasses.asdict(complete),
         sweep=sweep,
         seeds=seeds,
-        num_updates=num_updates,
+        steps=steps,
         rules={**chosen.rules, **(rules or {})},
         data_dir=data_dir,
     )
@@ -142,7 +158,7 @@ class Run:
         method = find_method(config.algorithm)
         self.settings = build(method.settings, config.settings)
         spec = spec_of(dataset)
-        self.algorithm: Algorithm = method.make(self.settings, spec, config.num_updates)
+        self.algorithm: Algorithm = method.make(self.settings, spec, config.steps)
         self._resumed = snapshot
 
     @property
@@ -196,11 +212,11 @@ class Run:
             (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
         ):
             for progress in train(self.algorithm, rows, self.config.members, snapshot, largest):
-                if _is_metric_line(progress, self.config.num_updates):
+                if _is_metric_line(progress, self.config.steps):
                     metrics.write(json.dumps(self._metric_line(progress, time.monotonic() - started)) + "\n")
                     metrics.flush()
                 yield progress
-                finished_stage = progress.snapshot.done == progress.stage.num_updates
+                finished_stage = progress.snapshot.done == progress.stage.num_steps
                 if finished_stage or time.monotonic() - saved > self.seconds_per_checkpoint:
                     self.checkpoint(progress)
                     saved = time.monotonic()
@@ -219,7 +235,7 @@ class Run:
         snapshot = progress.snapshot
         header = {"stage": snapshot.stage, "done": snapshot.done}
         tree = {"state": snapshot.state, "memory": snapshot.memory}
-        checkpoints.save_checkpoint(self.directory / "checkpoints", progress.updates, tree, header)
+        checkpoints.save_checkpoint(self.directory / "checkpoints", progress.steps, tree, header)
 
     def _metric_line(self, progress: Progress, seconds: float) -> dict[str, Any]:
         members = {
@@ -227,7 +243,7 @@ class Run:
             for i, member in enumerate(self.config.members)
         }
         return {
-            "updates": progress.updates,
+            "steps": progress.steps,
             "stage": progress.stage.name,
             "seconds": round(seconds, 3),
             "members": members,
@@ -237,7 +253,7 @@ class Run:
         """The policies in a state of training, in the members' order."""
         exported = jax.device_get(jax.vmap(self.algorithm.export)(state))
         rows = self.rows
-        normaliser = (np.asarray(rows.observation_mean), np.asarray(rows.observation_deviation))
+        normalizer = (np.asarray(rows.observation_mean), np.asarray(rows.observation_deviation))
         info = self.dataset.info
         bounds = (np.asarray(info.action_low), np.asarray(info.action_high))
         policies = []
@@ -248,14 +264,14 @@ class Run:
                 "settings": {**self.config.settings, **member.swept},
                 "seed": member.seed,
                 "member": member.name,
-                "num_updates": self.config.num_updates,
+                "steps": self.config.steps,
                 "dataset": info.name,
                 "environment": info.environment,
                 "packages": _packages(),
             }
             parameters = jax.tree.map(lambda leaf, index=index: leaf[index], exported)
             parameters["value_unit"] = np.asarray(rows.value_unit)
-            policies.append(make_policy(self.algorithm.policy_kind, parameters, bounds, normaliser, facts))
+            policies.append(make_policy(self.algorithm.policy_kind, parameters, bounds, normalizer, facts))
         return policies
 
 
@@ -292,15 +308,26 @@ def read_config(directory: str | Path) -> tuple[Config, dict[str, Any]]:
         ) from None
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read ({error}); start the run again in another directory") from None
-    if not isinstance(facts, dict) or facts.get("version") != CONFIG_VERSION:
+    if not isinstance(facts, dict) or facts.get("version") not in (1, CONFIG_VERSION):
         raise RunError(f"{path} has no config of version {CONFIG_VERSION}; it was written by another vem")
     try:
         stored = facts["config"]
+        if facts["version"] == 1:
+            stored = _renamed(stored) | {"settings": _renamed(stored["settings"])}
         config = Config(**{**stored, "seeds": tuple(stored["seeds"])})
         settings = build(find_method(config.algorithm).settings, config.settings)
     except (KeyError, TypeError, SettingsError) as error:
         raise RunError(f"{path} does not describe a run ({error}); it was edited or written by another vem") from None
     return dataclasses.replace(config, settings=dataclasses.asdict(settings)), facts
+
+
+def _renamed(stored: dict[str, Any]) -> dict[str, Any]:
+    """Names and words of version 1 as they are called now."""
+    words = {"standardised": "standardized"}
+    return {
+        OLD_NAMES.get(name, name): words.get(value, value) if isinstance(value, str) else value
+        for name, value in stored.items()
+    }
 
 
 def resume_run(directory: str | Path, dataset: Dataset | None = None) -> Run:
@@ -327,13 +354,13 @@ def resume_run(directory: str | Path, dataset: Dataset | None = None) -> Run:
     if run.is_finished:
         return run
     found = checkpoints.load_newest(directory / "checkpoints", run.messages.append)
-    updates = 0
+    steps = 0
     if found is not None:
         tensors, header = found
-        updates = header["updates"]
+        steps = header["steps"]
         run._resumed = _restore(run, tensors, header, directory)
-    _cut_metrics(directory / "metrics.jsonl", updates)
-    run.messages.append(f"resuming at update {updates:,} of {config.num_updates:,}")
+    _cut_metrics(directory / "metrics.jsonl", steps)
+    run.messages.append(f"resuming at update {steps:,} of {config.steps:,}")
     return run
 
 
@@ -350,14 +377,14 @@ def _restore(run: Run, tensors: dict[str, np.ndarray], header: dict[str, Any], d
     return Snapshot(header["stage"], header["done"], tree["state"], tree["memory"])
 
 
-def _cut_metrics(path: Path, updates: int) -> None:
+def _cut_metrics(path: Path, steps: int) -> None:
     """Drop the metric lines after the checkpoint: they will be written again."""
     if not path.exists():
         return
     kept = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            if json.loads(line)["updates"] > updates:
+            if json.loads(line)["steps"] > steps:
                 break
         except (ValueError, KeyError, TypeError):
             break
@@ -365,12 +392,12 @@ def _cut_metrics(path: Path, updates: int) -> None:
     storage.write_file(path, "".join(kept).encode())
 
 
-def _is_metric_line(progress: Progress, num_updates: int) -> bool:
+def _is_metric_line(progress: Progress, num_steps: int) -> bool:
     """Whether this chunk is logged: all of them, or about ``NUM_METRIC_LINES`` in a long run."""
-    period = progress.stage.updates_per_refresh or num_updates
-    step = max(1, num_updates // NUM_METRIC_LINES)
+    period = progress.stage.steps_per_refresh or num_steps
+    step = max(1, num_steps // NUM_METRIC_LINES)
     chunk = min(period, LONGEST_CHUNK)
-    return progress.updates // step != (progress.updates - chunk) // step or progress.updates == progress.num_updates
+    return progress.steps // step != (progress.steps - chunk) // step or progress.steps == progress.num_steps
 
 
 def _packages() -> dict[str, str]:

@@ -37,7 +37,7 @@ def captions(settings: Settings) -> dict[str, Caption]:
             f"drawn once for each dataset. {_processes(settings.tradeoff)}, {settings.num_datasets} datasets of "
             f"each size, μ = softmax(Q*/{settings.temperature:g}). Bands are 95 % intervals of the mean "
             f"difference to V*.",
-            "At τ = ½ all curves meet the value of the behaviour. Toward τ = 1 they tend to the optimality "
+            "At τ = ½ all curves meet the value of the behavior. Toward τ = 1 they tend to the optimality "
             "operator, which picks the luckiest noise and bootstraps on it: the smaller the dataset, the higher "
             "it lies above V*. Where a curve crosses V* is the τ that its dataset can bear.",
         ),
@@ -50,12 +50,12 @@ def captions(settings: Settings) -> dict[str, Caption]:
             "is 1."
             + (" Actions that μ never takes cannot be learned, so a bias remains." if settings.num_removed else ""),
         ),
-        "behaviour": Caption(
+        "behavior": Caption(
             "Figure 4(b): better data",
-            f"T_vem with n_max = {settings.behaviour_max_steps}; μ = softmax(Q*/temperature) for temperatures "
+            f"T_vem with n_max = {settings.behavior_max_steps}; μ = softmax(Q*/temperature) for temperatures "
             f"{_listed(settings.temperatures)}. {measured}",
-            "The nearer the behaviour is to the optimal policy, the smaller are the bias, the rate from V = 0 "
-            "and the deviation. The supremum does not depend on the behaviour.",
+            "The nearer the behavior is to the optimal policy, the smaller are the bias, the rate from V = 0 "
+            "and the deviation. The supremum does not depend on the behavior.",
         ),
         "readings": Caption(
             "Beyond the paper: four readings of the memory, and τ below ½",
@@ -67,7 +67,7 @@ def captions(settings: Settings) -> dict[str, Caption]:
             "above it. An algorithm cannot take expectations before it compares: it takes the best n along each "
             "recorded trajectory, which is optimistic already at τ = ½. The authors' program plans with plain "
             "values and then regresses with squared weights, so its τ acts like τ²/(τ²+(1−τ)²). On such plans "
-            "τ = ½ is not the behaviour's value, and a τ below ½ takes the optimism back.",
+            "τ = ½ is not the behavior's value, and a τ below ½ takes the optimism back.",
         ),
     }
 

@@ -40,13 +40,13 @@ class Ground(NamedTuple):
     """Random processes with μ = softmax(Q*), which has full support, and pairs of values on them."""
 
     mdp: MDP
-    behaviour: Array
+    behavior: Array
     best: Array
     pairs: tuple[Array, Array]
 
     def operator(self, kind: Callable[..., Array], **settings: float) -> Callable[[Array], Array]:
         """Bind an operator of ``vem.theory.operators`` to these processes."""
-        return functools.partial(kind, mdp=self.mdp, behaviour=self.behaviour, **settings)
+        return functools.partial(kind, mdp=self.mdp, behavior=self.behavior, **settings)
 
     def rate(self, kind: Callable[..., Array], **settings: float) -> float:
         """Return the largest stretch of any pair on any process."""
@@ -54,7 +54,7 @@ class Ground(NamedTuple):
 
     def expectile_values(self, expectile: float) -> Array:
         """V*_τ on these processes."""
-        return expectile_values(self.mdp, self.behaviour, expectile)
+        return expectile_values(self.mdp, self.behavior, expectile)
 
     def memory_values(self, expectile: float, max_steps: int) -> Array:
         """Return the fixed point of T_vem."""
@@ -63,8 +63,8 @@ class Ground(NamedTuple):
         return fixed_point(operator, self.expectile_values(expectile), rate).values
 
     def position(self, values: Array) -> float:
-        """Mean (V − V^μ)/(V* − V^μ): 0 is the behaviour's value, 1 the optimal one."""
-        lowest = policy_values(self.mdp, self.behaviour)
+        """Mean (V − V^μ)/(V* − V^μ): 0 is the behavior's value, 1 the optimal one."""
+        lowest = policy_values(self.mdp, self.behavior)
         return float(((values - lowest).mean(-1) / (self.best - lowest).mean(-1)).mean())
 
 

@@ -30,7 +30,7 @@ def expectile_learning(ground: Ground, stochastic: Ground) -> Iterator[Claim]:
         verdict(gaps[0] > 10 * gaps[1] > 100 * gaps[2]),
     )
     errors = action_values(values, ground.mdp) - exact[0.99][..., None]
-    slope = abs((ground.behaviour * asymmetry(errors, 0.99) * errors).sum(-1)).max()
+    slope = abs((ground.behavior * asymmetry(errors, 0.99) * errors).sum(-1)).max()
     yield Claim(
         "3.1",
         "The expectile operator has no closed-form solution, so a gradient step replaces it.",
@@ -139,7 +139,7 @@ def convergence(ground: Ground, stochastic: Ground) -> Iterator[Claim]:
         verdict(far > 1e-2),
     )
     partial = softmax_policy(action_values(ground.best, ground.mdp), num_removed=1)
-    limited = distance(ground._replace(behaviour=partial).expectile_values(0.9999), ground.best).mean()
+    limited = distance(ground._replace(behavior=partial).expectile_values(0.9999), ground.best).mean()
     yield Claim(
         "4.1",
         "Implied: lemma 3 needs nothing of μ.",

@@ -15,7 +15,7 @@ def check_level(level: float) -> None:
 def expectile_of(outcomes: Array, probabilities: Array, level: float) -> Array:
     """argmin_v E[τ·[Y−v]₊² + (1−τ)·[Y−v]₋²] over the last axis, without iteration.
 
-    Once it is known which outcomes lie below v, the minimiser is a weighted mean, with weight 1−τ below and
+    Once it is known which outcomes lie below v, the minimizer is a weighted mean, with weight 1−τ below and
     τ above. Sorting leaves one candidate for each number of outcomes below. The right one is the largest of
     them for τ ≥ ½ and the smallest for τ ≤ ½, since any other split takes weight from the wrong side.
     """
@@ -33,7 +33,7 @@ def expectile_of(outcomes: Array, probabilities: Array, level: float) -> Array:
 
 
 def quantile_of(outcomes: Array, probabilities: Array, level: float) -> Array:
-    """Return the smallest y with P(Y ≤ y) ≥ τ over the last axis: a minimiser of the quantile loss."""
+    """Return the smallest y with P(Y ≤ y) ≥ τ over the last axis: a minimizer of the quantile loss."""
     check_level(level)
     order = np.argsort(outcomes, axis=-1)
     mass = np.take_along_axis(np.broadcast_to(probabilities, outcomes.shape), order, -1).cumsum(-1)

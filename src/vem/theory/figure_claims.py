@@ -12,7 +12,7 @@ def tradeoff_claims(table: Table) -> Iterator[Claim]:
     sizes = sorted({row["dataset_size"] for row in table})
     by_size = {size: [row for row in table if row["dataset_size"] == size] for size in sizes}
     excess = [_at(by_size[size], expectile=1)["value"] - table[0]["optimal_value"] for size in sizes]
-    span = table[0]["optimal_value"] - table[0]["behaviour_value"]
+    span = table[0]["optimal_value"] - table[0]["behavior_value"]
     yield Claim(
         "3.1",
         "With noise the optimality operator over-estimates severely.",
@@ -83,7 +83,7 @@ def horizon_claims(table: Table) -> Iterator[Claim]:
     )
 
 
-def behaviour_claims(table: Table, discount: float) -> Iterator[Claim]:
+def behavior_claims(table: Table, discount: float) -> Iterator[Claim]:
     """Section 4.3 on figure 4(b), and section 4.2 on expert data."""
     levels, temperatures = _axis(table, "expectile"), _axis(table, "temperature")
     if len(temperatures) < 2:

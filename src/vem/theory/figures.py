@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from vem.theory.toy import Table
 
-# Okabe and Ito's palette, which stays apart for colour-blind readers.
+# Okabe and Ito's palette, which stays apart for color-blind readers.
 BLUE, GREEN, ORANGE, VERMILION, PURPLE = "#0072B2", "#009E73", "#E69F00", "#D55E00", "#CC79A7"
 
 
@@ -19,28 +19,26 @@ def tradeoff_figure(table: Table) -> Figure:
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.subplots()
     sizes = _axis(table, "dataset_size")
-    for size, colour in zip(sizes, _shades(len(sizes)), strict=True):
+    for size, color in zip(sizes, _shades(len(sizes)), strict=True):
         rows = [row for row in table if row["dataset_size"] == size]
         levels, values = [row["expectile"] for row in rows], [row["value"] for row in rows]
         axes.fill_between(
             levels,
             [row["value_low"] for row in rows],
             [row["value_high"] for row in rows],
-            color=colour,
+            color=color,
             alpha=0.2,
             linewidth=0,
         )
-        axes.plot(levels, values, color=colour, marker="o", markersize=3, label=f"N = {size:,.0f}")
-        axes.plot(levels[-1], values[-1], color=colour, marker="*", markersize=11, clip_on=False, zorder=3)
-    for name, where, colour, style in (
+        axes.plot(levels, values, color=color, marker="o", markersize=3, label=f"N = {size:,.0f}")
+        axes.plot(levels[-1], values[-1], color=color, marker="*", markersize=11, clip_on=False, zorder=3)
+    for name, where, color, style in (
         (r"optimal value $V^*$", "optimal_value", GREEN, "-"),
-        (r"value of the behaviour $V^\mu$", "behaviour_value", BLUE, "--"),
+        (r"value of the behavior $V^\mu$", "behavior_value", BLUE, "--"),
     ):
         height = table[0][where]
-        axes.axhline(height, color=colour, linestyle=style, linewidth=1.8, zorder=1)
-        axes.annotate(
-            name, (0.09, height), (0, 4), textcoords="offset points", color=colour, fontsize=10, weight="bold"
-        )
+        axes.axhline(height, color=color, linestyle=style, linewidth=1.8, zorder=1)
+        axes.annotate(name, (0.09, height), (0, 4), textcoords="offset points", color=color, fontsize=10, weight="bold")
     axes.set(xlabel="expectile τ   (★ at τ = 1: optimality operator)", ylabel="value at the fixed point")
     axes.legend(title="transitions in the dataset", loc="upper left", frameon=False)
     return _tidied(figure)
@@ -54,11 +52,11 @@ def horizon_figure(table: Table) -> Figure:
     return figure
 
 
-def behaviour_figure(table: Table) -> Figure:
-    """Figure 4(b): bias, contraction and variance as the behaviour and τ change."""
+def behavior_figure(table: Table) -> Figure:
+    """Figure 4(b): bias, contraction and variance as the behavior and τ change."""
     figure = _indicators(table, "temperature", "temp. {:g}", (4, -18))
     for axes in figure.axes[1:]:
-        axes.set(xlabel="behaviour temperature (expert → random)", xscale="log")
+        axes.set(xlabel="behavior temperature (expert → random)", xscale="log")
         axes.set_xticks(_axis(table, "temperature"), [f"{value:g}" for value in _axis(table, "temperature")])
         axes.minorticks_off()
     return figure
@@ -74,31 +72,31 @@ def readings_figure(table: Table) -> Figure:
         "memory_operator": (r"$T_{\mathrm{vem}}$, best $n$ of the expectations", PURPLE, "o", "-"),
         "expectile_operator": (r"$T_\tau$, no memory", "black", "x", ":"),
     }
-    for measure, (name, colour, marker, line) in styles.items():
-        _curve(axes, table, "expectile", measure, color=colour, marker=marker, linestyle=line, label=name)
-    for name, height, colour in ((r"$V^*$", 1, GREEN), (r"$V^\mu$", 0, BLUE)):
-        axes.axhline(height, color=colour, linewidth=1.5, zorder=1)
+    for measure, (name, color, marker, line) in styles.items():
+        _curve(axes, table, "expectile", measure, color=color, marker=marker, linestyle=line, label=name)
+    for name, height, color in ((r"$V^*$", 1, GREEN), (r"$V^\mu$", 0, BLUE)):
+        axes.axhline(height, color=color, linewidth=1.5, zorder=1)
         axes.annotate(name, (0.995, height), (0, 3), xycoords=("axes fraction", "data"),
-                      textcoords="offset points", color=colour, weight="bold", ha="right")  # fmt: skip
+                      textcoords="offset points", color=color, weight="bold", ha="right")  # fmt: skip
     axes.set(xlabel="expectile τ", ylabel=r"fixed point, $(V - V^\mu)\,/\,(V^* - V^\mu)$")
     axes.legend(loc="lower right", frameon=False)
     return _tidied(figure)
 
 
 def _indicators(table: Table, group: str, label: str, offset: tuple[float, float]) -> Figure:
-    """Three panels; colour is τ in all of them, and in the first the spots grow with the deviation."""
+    """Three panels; color is τ in all of them, and in the first the spots grow with the deviation."""
     figure = Figure(figsize=(11.5, 4.2), layout="constrained")
     overview, rates, deviations = figure.subplots(1, 3, width_ratios=(1.25, 1, 1))
     levels, groups = _axis(table, "expectile"), _axis(table, group)
     largest = max(row["deviation"] for row in table) or 1
-    for expectile, colour in zip(levels, _shades(len(levels)), strict=True):
+    for expectile, color in zip(levels, _shades(len(levels)), strict=True):
         rows = sorted((row for row in table if row["expectile"] == expectile), key=lambda row: row[group])
         biases, speeds = [row["bias"] for row in rows], [row["rate_from_zero"] for row in rows]
-        overview.plot(biases, speeds, color=colour, linewidth=1, zorder=1)
-        overview.scatter(biases, speeds, s=[260 * row["deviation"] / largest for row in rows], color=colour, alpha=0.85)
-        _curve(rates, rows, group, "rate_from_zero", color=colour, marker="o", label=f"τ = {expectile:g}")
-        _curve(rates, rows, group, "rate_supremum", color=colour, marker="", linestyle="--")
-        _curve(deviations, rows, group, "deviation", color=colour, marker="o")
+        overview.plot(biases, speeds, color=color, linewidth=1, zorder=1)
+        overview.scatter(biases, speeds, s=[260 * row["deviation"] / largest for row in rows], color=color, alpha=0.85)
+        _curve(rates, rows, group, "rate_from_zero", color=color, marker="o", label=f"τ = {expectile:g}")
+        _curve(rates, rows, group, "rate_supremum", color=color, marker="", linestyle="--")
+        _curve(deviations, rows, group, "deviation", color=color, marker="o")
     lead = sorted((row for row in table if row["expectile"] == levels[0]), key=lambda row: row[group])
     for row in lead:
         where = (row["bias"], row["rate_from_zero"])
@@ -136,7 +134,7 @@ def _axis(table: Table, name: str) -> list[float]:
 
 
 def _shades(count: int) -> Sequence[str]:
-    """Viridis from light to dark without its palest end: ordered, and ordered in grey as well."""
+    """Viridis from light to dark without its palest end: ordered, and ordered in gray as well."""
     shades = colormaps["viridis"]
     return [to_hex(shades(0.85 * (1 - index / max(count - 1, 1)))) for index in range(count)]
 

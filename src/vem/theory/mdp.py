@@ -93,7 +93,7 @@ def disturb(mdp: MDP, standard_error: Array | float, rng: np.random.Generator) -
 def softmax_policy(action_values: Array, temperature: float = 1.0, *, num_removed: int = 0) -> Array:
     """softmax(Q/temperature) over all actions but the first ``num_removed``, which get probability 0."""
     if not temperature > 0:
-        raise SettingsError(f"the behaviour temperature is {temperature}; it must be above 0")
+        raise SettingsError(f"the behavior temperature is {temperature}; it must be above 0")
     if not 0 <= num_removed < action_values.shape[-1]:
         raise SettingsError(f"cannot remove {num_removed} of {action_values.shape[-1]} actions: one must remain")
     exponents = (action_values - action_values.max(-1, keepdims=True)) / temperature
@@ -110,9 +110,9 @@ def policy_values(mdp: MDP, policy: Array) -> Array:
     return np.linalg.solve(system, rewards[..., None])[..., 0]
 
 
-def optimal_values(mdp: MDP, behaviour: Array | None = None) -> Array:
-    """V* by policy iteration; with ``behaviour``, the best value among policies inside its support."""
-    supported = np.ones(mdp.rewards.shape) if behaviour is None else behaviour
+def optimal_values(mdp: MDP, behavior: Array | None = None) -> Array:
+    """V* by policy iteration; with ``behavior``, the best value among policies inside its support."""
+    supported = np.ones(mdp.rewards.shape) if behavior is None else behavior
 
     def greedy(values: Array) -> Array:
         chosen = np.where(supported > 0, action_values(values, mdp), -np.inf).argmax(-1)
@@ -121,7 +121,7 @@ def optimal_values(mdp: MDP, behaviour: Array | None = None) -> Array:
     return _policy_iteration(mdp, greedy, supported / supported.sum(-1, keepdims=True))
 
 
-def expectile_values(mdp: MDP, behaviour: Array, expectile: float) -> Array:
+def expectile_values(mdp: MDP, behavior: Array, expectile: float) -> Array:
     """V*_τ, the fixed point of the expectile operators, by policy iteration.
 
     An expectile is the mean under weights τ above it and 1−τ below it, so V*_τ is the value of the policy
@@ -129,10 +129,10 @@ def expectile_values(mdp: MDP, behaviour: Array, expectile: float) -> Array:
     """
 
     def reweighted(values: Array) -> Array:
-        weights = behaviour * asymmetry(action_values(values, mdp) - values[..., None], expectile)
+        weights = behavior * asymmetry(action_values(values, mdp) - values[..., None], expectile)
         return weights / weights.sum(-1, keepdims=True)
 
-    return _policy_iteration(mdp, reweighted, behaviour)
+    return _policy_iteration(mdp, reweighted, behavior)
 
 
 def _policy_iteration(mdp: MDP, improve: Callable[[Array], Array], policy: Array) -> Array:

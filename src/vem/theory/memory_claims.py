@@ -64,7 +64,7 @@ def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
         f"largest T_vem 0 − V*_τ is {excess:.2f} at τ = 0.7",
         verdict(excess <= 1e-9),
     )
-    random = ground._replace(behaviour=np.full_like(ground.behaviour, 1 / ground.mdp.num_actions))
+    random = ground._replace(behavior=np.full_like(ground.behavior, 1 / ground.mdp.num_actions))
     target = random.expectile_values(0.7)
     unrolled = random.operator(operators.rollout_values, max_steps=max_steps, **settings)
     best = [float(1 + unrolled(share * target).argmax(0).mean()) for share in (0, 0.5, 0.9, 1)]
@@ -123,7 +123,7 @@ def _lemma_five_slack(ground: Ground, expectile: float, max_steps: int) -> float
 
 def _deviation(ground: Ground, values: Array, expectile: float, max_steps: int) -> float:
     """E[‖T̂V − T_vem V‖₂²]^½ with every rollout enumerated, the mean over processes."""
-    recorded, probabilities = enumerate_rollouts(ground.mdp, ground.behaviour, max_steps)
+    recorded, probabilities = enumerate_rollouts(ground.mdp, ground.behavior, max_steps)
     targets = stepped_targets(values, recorded, ground.mdp.discount, expectile)
     best = plan(targets, recorded.rewards, ground.mdp.discount, max_steps)[-1, ..., 0]
     exact = ground.operator(operators.vem, expectile=expectile, max_steps=max_steps)(values)

@@ -1,4 +1,4 @@
-"""The operators of the paper's sections 3.1 and 4, as functions of (values, mdp, behaviour, …).
+"""The operators of the paper's sections 3.1 and 4, as functions of (values, mdp, behavior, …).
 
 ``functools.partial`` over the named arguments turns each into the ``values → values`` map that
 ``vem.theory.analysis`` takes.
@@ -14,9 +14,9 @@ from vem.theory.expectiles import check_level, expectile_of, quantile_of
 from vem.theory.mdp import MDP, Array, action_values, disturb
 
 
-def evaluation(values: Array, mdp: MDP, behaviour: Array) -> Array:
+def evaluation(values: Array, mdp: MDP, behavior: Array) -> Array:
     """(T^μ V)(s) = E_{a∼μ}[r + γV(s′)], the Bellman expectation operator."""
-    return (behaviour * action_values(values, mdp)).sum(-1)
+    return (behavior * action_values(values, mdp)).sum(-1)
 
 
 def optimality(values: Array, mdp: MDP) -> Array:
@@ -24,21 +24,21 @@ def optimality(values: Array, mdp: MDP) -> Array:
     return action_values(values, mdp).max(-1)
 
 
-def supported_optimality(values: Array, mdp: MDP, behaviour: Array) -> Array:
+def supported_optimality(values: Array, mdp: MDP, behavior: Array) -> Array:
     """max_a [r + γV(s′)] over the actions with μ(a|s) > 0: what the expectile operators tend to as τ → 1."""
-    return np.where(behaviour > 0, action_values(values, mdp), -np.inf).max(-1)
+    return np.where(behavior > 0, action_values(values, mdp), -np.inf).max(-1)
 
 
-def optimistic(values: Array, mdp: MDP, behaviour: Array) -> Array:
+def optimistic(values: Array, mdp: MDP, behavior: Array) -> Array:
     """(T₊V)(s) = V(s) + E_{a∼μ}[δ]₊ (paper, proof of lemma 1)."""
     errors = action_values(values, mdp) - values[..., None]
-    return values + (behaviour * np.maximum(errors, 0)).sum(-1)
+    return values + (behavior * np.maximum(errors, 0)).sum(-1)
 
 
-def pessimistic(values: Array, mdp: MDP, behaviour: Array) -> Array:
+def pessimistic(values: Array, mdp: MDP, behavior: Array) -> Array:
     """(T₋V)(s) = V(s) + E_{a∼μ}[δ]₋ (paper, proof of lemma 1)."""
     errors = action_values(values, mdp) - values[..., None]
-    return values + (behaviour * np.minimum(errors, 0)).sum(-1)
+    return values + (behavior * np.minimum(errors, 0)).sum(-1)
 
 
 def largest_step_size(expectile: float) -> float:
@@ -64,47 +64,47 @@ def contraction_bound(expectile: float, discount: float, step_size: float | None
 
 
 def gradient_expectile(
-    values: Array, mdp: MDP, behaviour: Array, expectile: float, step_size: float | None = None
+    values: Array, mdp: MDP, behavior: Array, expectile: float, step_size: float | None = None
 ) -> Array:
     """(T_τ V)(s) = V(s) + 2α·E_{a∼μ}[τ[δ]₊ + (1−τ)[δ]₋] (eq. 3); α is the largest permitted unless given."""
     step_size = largest_step_size(expectile) if step_size is None else step_size
     errors = action_values(values, mdp) - values[..., None]
-    return values + (behaviour * expectile_step(errors, expectile, step_size)).sum(-1)
+    return values + (behavior * expectile_step(errors, expectile, step_size)).sum(-1)
 
 
-def exact_expectile(values: Array, mdp: MDP, behaviour: Array, expectile: float) -> Array:
+def exact_expectile(values: Array, mdp: MDP, behavior: Array, expectile: float) -> Array:
     """argmin_v E_{a∼μ}[τ[δ]₊² + (1−τ)[δ]₋²] (eq. 2), solved exactly; a γ-contraction for every τ."""
-    return expectile_of(action_values(values, mdp), behaviour, expectile)
+    return expectile_of(action_values(values, mdp), behavior, expectile)
 
 
-def outcome_expectile(values: Array, mdp: MDP, behaviour: Array, expectile: float) -> Array:
+def outcome_expectile(values: Array, mdp: MDP, behavior: Array, expectile: float) -> Array:
     """argmin_v of the same loss over a∼μ *and* s′∼P, which the loss of eq. 4 estimates.
 
     It equals ``exact_expectile`` in deterministic processes only: elsewhere it takes a lucky transition for
     a good action.
     """
     targets = mdp.rewards[..., None] + mdp.discount * values[..., None, None, :]
-    probabilities = behaviour[..., None] * mdp.transitions
+    probabilities = behavior[..., None] * mdp.transitions
     targets = targets.reshape(*targets.shape[:-2], -1)
     return expectile_of(targets, probabilities.reshape(*probabilities.shape[:-2], -1), expectile)
 
 
-def exact_quantile(values: Array, mdp: MDP, behaviour: Array, quantile: float) -> Array:
+def exact_quantile(values: Array, mdp: MDP, behavior: Array, quantile: float) -> Array:
     """Return the τ-quantile of r + γV(s′) under a∼μ, which VEM(abs) estimates; a γ-contraction."""
-    return quantile_of(action_values(values, mdp), behaviour, quantile)
+    return quantile_of(action_values(values, mdp), behavior, quantile)
 
 
-def n_step(values: Array, mdp: MDP, behaviour: Array, num_steps: int) -> Array:
+def n_step(values: Array, mdp: MDP, behavior: Array, num_steps: int) -> Array:
     """((T^μ)ⁿ V)(s)."""
     for _ in range(num_steps):
-        values = evaluation(values, mdp, behaviour)
+        values = evaluation(values, mdp, behavior)
     return values
 
 
 def rollout_values(
     values: Array,
     mdp: MDP,
-    behaviour: Array,
+    behavior: Array,
     expectile: float,
     max_steps: int,
     step_size: float | None = None,
@@ -112,22 +112,22 @@ def rollout_values(
     """(T^μ)ⁿ⁻¹ T_τ V for n = 1 … n_max, stacked along a new first axis."""
     if max_steps < 1:
         raise SettingsError(f"the largest number of rollout steps is {max_steps}; it must be at least 1")
-    rollouts = [gradient_expectile(values, mdp, behaviour, expectile, step_size)]
+    rollouts = [gradient_expectile(values, mdp, behavior, expectile, step_size)]
     for _ in range(max_steps - 1):
-        rollouts.append(evaluation(rollouts[-1], mdp, behaviour))
+        rollouts.append(evaluation(rollouts[-1], mdp, behavior))
     return np.stack(rollouts)
 
 
 def vem(
     values: Array,
     mdp: MDP,
-    behaviour: Array,
+    behavior: Array,
     expectile: float,
     max_steps: int,
     step_size: float | None = None,
 ) -> Array:
     """(T_vem V)(s) = max_{1≤n≤n_max} (T^μ)ⁿ⁻¹ T_τ V(s); n = 1 is the expectile step itself (section 4.2)."""
-    return rollout_values(values, mdp, behaviour, expectile, max_steps, step_size).max(0)
+    return rollout_values(values, mdp, behavior, expectile, max_steps, step_size).max(0)
 
 
 def noisy(

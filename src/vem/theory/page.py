@@ -21,7 +21,7 @@ from vem.theory.toy import Table
 DRAWINGS: dict[str, Callable[[Table], Figure]] = {
     "tradeoff": figures.tradeoff_figure,
     "horizon": figures.horizon_figure,
-    "behaviour": figures.behaviour_figure,
+    "behavior": figures.behavior_figure,
     "readings": figures.readings_figure,
 }
 

@@ -19,7 +19,7 @@ class Settings:
     temperature: float = 1.0
     num_removed: int = 1
     temperatures: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0)
-    behaviour_max_steps: int = 10
+    behavior_max_steps: int = 10
     tradeoff: Toy = field(default_factory=lambda: Toy(num_mdps=20))
     tradeoff_expectiles: tuple[float, ...] = studies.TRADEOFF_EXPECTILES
     dataset_sizes: tuple[int, ...] = (30, 100, 300, 1000, 10000)
@@ -31,7 +31,7 @@ class Settings:
 
     def check(self) -> None:
         """Raise on settings that mean nothing, before anything is computed."""
-        self.toy.check(self.expectiles, [*self.max_steps, self.behaviour_max_steps])
+        self.toy.check(self.expectiles, [*self.max_steps, self.behavior_max_steps])
         self.tradeoff.check(self.tradeoff_expectiles, [1])
         self.readings.check(self.readings_expectiles, [self.readings_max_steps])
         if self.can_enumerate:
@@ -68,15 +68,15 @@ def run(settings: Settings) -> Results:
         temperature=settings.temperature,
         num_removed=settings.num_removed,
     )
-    behaviour = studies.behaviour_study(
+    behavior = studies.behavior_study(
         settings.toy,
         expectiles=settings.expectiles,
         temperatures=settings.temperatures,
-        max_steps=settings.behaviour_max_steps,
+        max_steps=settings.behavior_max_steps,
     )
-    tables = {"tradeoff": tradeoff, "horizon": horizon, "behaviour": behaviour}
+    tables = {"tradeoff": tradeoff, "horizon": horizon, "behavior": behavior}
     found = [*figure_claims.tradeoff_claims(tradeoff), *figure_claims.horizon_claims(horizon)]
-    found += figure_claims.behaviour_claims(behaviour, settings.toy.discount)
+    found += figure_claims.behavior_claims(behavior, settings.toy.discount)
     if settings.can_enumerate:
         tables["readings"] = studies.readings_study(
             settings.readings,

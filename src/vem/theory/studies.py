@@ -52,19 +52,19 @@ def horizon_study(
     """Figure 4(a): one row for each n_max and τ; μ = softmax(Q*/temperature) without the first action."""
     toy.check(expectiles, max_steps)
     mdp, best, best_actions, rng = toy.draw()
-    behaviour = softmax_policy(best_actions, temperature, num_removed=num_removed)
-    measured = _measure(toy, mdp, best, behaviour, expectiles, max_steps, rng)
+    behavior = softmax_policy(best_actions, temperature, num_removed=num_removed)
+    measured = _measure(toy, mdp, best, behavior, expectiles, max_steps, rng)
     return sorted(measured, key=lambda row: (row["max_steps"], row["expectile"]))
 
 
-def behaviour_study(
+def behavior_study(
     toy: Toy = Toy(),  # noqa: B008 - immutable
     *,
     expectiles: Sequence[float] = (0.6, 0.7, 0.8, 0.9),
     temperatures: Sequence[float] = (0.1, 0.3, 1.0, 3.0),
     max_steps: int = 10,
 ) -> Table:
-    """Figure 4(b): one row for each behaviour temperature and τ; μ = softmax(Q*/temperature)."""
+    """Figure 4(b): one row for each behavior temperature and τ; μ = softmax(Q*/temperature)."""
     toy.check(expectiles, [max_steps])
     mdp, best, best_actions, rng = toy.draw()
     return [
@@ -78,31 +78,31 @@ def _measure(
     toy: Toy,
     mdp: MDP,
     best: Array,
-    behaviour: Array,
+    behavior: Array,
     expectiles: Sequence[float],
     max_steps: Sequence[int],
     rng: np.random.Generator,
 ) -> Table:
-    """Contraction, bias and variance of T_vem for every τ and n_max under one behaviour."""
-    reachable = optimal_values(mdp, behaviour)
+    """Contraction, bias and variance of T_vem for every τ and n_max under one behavior."""
+    reachable = optimal_values(mdp, behavior)
     zero = np.zeros_like(best)
     pairs = random_pairs(rng, toy.num_pairs, zero.shape, scale=2 / (1 - mdp.discount))
-    deviations = _deviations(toy, mdp, behaviour, expectiles, max_steps, rng)
+    deviations = _deviations(toy, mdp, behavior, expectiles, max_steps, rng)
     table: Table = []
     for expectile in expectiles:
         rate = operators.contraction_bound(expectile, mdp.discount, toy.step_size)
-        nearby = expectile_values(mdp, behaviour, expectile)
+        nearby = expectile_values(mdp, behavior, expectile)
         for steps in max_steps:
             operator = functools.partial(
                 operators.vem,
                 mdp=mdp,
-                behaviour=behaviour,
+                behavior=behavior,
                 expectile=expectile,
                 max_steps=steps,
                 step_size=toy.step_size,
             )
             limit = fixed_point(operator, nearby, rate).values
-            winners = operators.rollout_values(zero, mdp, behaviour, expectile, steps, toy.step_size).argmax(0)
+            winners = operators.rollout_values(zero, mdp, behavior, expectile, steps, toy.step_size).argmax(0)
             table.append(
                 {"max_steps": steps, "expectile": expectile}
                 | interval("rate_from_zero", rate_toward(operator, zero, limit))
@@ -119,7 +119,7 @@ def _measure(
 def _deviations(
     toy: Toy,
     mdp: MDP,
-    behaviour: Array,
+    behavior: Array,
     expectiles: Sequence[float],
     max_steps: Sequence[int],
     rng: np.random.Generator,
@@ -129,7 +129,7 @@ def _deviations(
     deviations = {(tau, steps): np.empty(toy.num_mdps) for tau in expectiles for steps in max_steps}
     zero = np.zeros(mdp.num_states)
     for index in range(toy.num_mdps):
-        single, policy = mdp.take(index), behaviour[index]
+        single, policy = mdp.take(index), behavior[index]
         starts = rng.integers(mdp.num_states, size=toy.num_rollouts)
         recorded = rollouts(single, policy, starts, toy.rollout_steps, rng)
         # Rows too close to the end cannot look n_max steps ahead and would mix several operators.
@@ -145,13 +145,13 @@ def _deviations(
     return deviations
 
 
-def standard_error(behaviour: Array, dataset_size: float, noise: float) -> Array:
+def standard_error(behavior: Array, dataset_size: float, noise: float) -> Array:
     """σ/√n(s,a) with n(s,a) = max(1, N·μ(a|s)/states): the error a dataset of N transitions leaves in (s,a).
 
     The mean of n samples of standard deviation σ has this error. Visits are spread evenly over the states
-    and follow μ over the actions, so actions the behaviour avoids are the least known.
+    and follow μ over the actions, so actions the behavior avoids are the least known.
     """
-    return noise / np.sqrt(np.maximum(1, dataset_size * behaviour / behaviour.shape[-2]))
+    return noise / np.sqrt(np.maximum(1, dataset_size * behavior / behavior.shape[-2]))
 
 
 def tradeoff_study(
@@ -167,18 +167,18 @@ def tradeoff_study(
 
     One row for each size and τ, and one with τ = 1 for the optimality operator. ``value`` is the mean over
     states, datasets and processes; its interval is that of the paired difference to V*, ``error`` the mean
-    of |V − V*|. ``behaviour_value`` and ``optimal_value`` are V^μ and V* without noise.
+    of |V − V*|. ``behavior_value`` and ``optimal_value`` are V^μ and V* without noise.
     """
     toy.check(expectiles, [1])
     if min(dataset_sizes) < 1 or num_datasets < 1 or not 0 <= noise < np.inf:
         raise SettingsError("dataset sizes and their number must be at least 1, and the noise finite and at least 0")
     mdp, best, best_actions, rng = toy.draw()
-    behaviour = softmax_policy(best_actions, temperature)
+    behavior = softmax_policy(best_actions, temperature)
     frame = {
-        "behaviour_value": float(policy_values(mdp, behaviour).mean()),
+        "behavior_value": float(policy_values(mdp, behavior).mean()),
         "optimal_value": float(best.mean()),
     }
-    seen_behaviour = np.broadcast_to(behaviour, (num_datasets, *behaviour.shape))
+    seen_behavior = np.broadcast_to(behavior, (num_datasets, *behavior.shape))
     copies = MDP(
         np.repeat(mdp.rewards[None], num_datasets, 0),
         np.broadcast_to(mdp.transitions, (num_datasets, *mdp.transitions.shape)),
@@ -188,9 +188,9 @@ def tradeoff_study(
     table: Table = []
     for size in dataset_sizes:
         # The same standard normal draws for every size, so that curves differ by size alone.
-        error = standard_error(behaviour, size, noise)
+        error = standard_error(behavior, size, noise)
         seen = disturb(copies, error, np.random.default_rng(errors_seed))
-        fixed = {tau: expectile_values(seen, seen_behaviour, tau) for tau in expectiles}
+        fixed = {tau: expectile_values(seen, seen_behavior, tau) for tau in expectiles}
         for tau, values in (fixed | {1.0: optimal_values(seen)}).items():
             excess = interval("value", (values - best).mean((0, 2)))
             table.append(
@@ -228,9 +228,9 @@ def readings_study(
     toy.check(expectiles, [max_steps])
     check_enumeration(toy, max_steps)
     mdp, best, best_actions, _ = toy.draw()
-    behaviour = softmax_policy(best_actions, temperature)
-    lowest = policy_values(mdp, behaviour)
-    recorded, probabilities = enumerate_rollouts(mdp, behaviour, max_steps)
+    behavior = softmax_policy(best_actions, temperature)
+    lowest = policy_values(mdp, behavior)
+    recorded, probabilities = enumerate_rollouts(mdp, behavior, max_steps)
 
     def place(values: Array) -> Array:
         return (values - lowest).mean(-1) / (best - lowest).mean(-1)
@@ -238,7 +238,7 @@ def readings_study(
     table: Table = []
     for expectile in expectiles:
         rate = operators.contraction_bound(expectile, mdp.discount, toy.step_size)
-        exact = {"mdp": mdp, "behaviour": behaviour, "expectile": expectile}
+        exact = {"mdp": mdp, "behavior": behavior, "expectile": expectile}
         sampled = {
             "trajectories": recorded,
             "probabilities": probabilities,
@@ -255,7 +255,7 @@ def readings_study(
             "memory_sampled": (functools.partial(sampled_vem, **sampled, **steps), rate),
             "memory_authors": (functools.partial(sampled_authors, **sampled), mdp.discount),
         }
-        values = expectile_values(mdp, behaviour, expectile)
+        values = expectile_values(mdp, behavior, expectile)
         row: dict[str, float] = {"expectile": expectile, "max_steps": max_steps}
         row |= interval("expectile_operator", place(values))
         for name, (operator, bound) in maps.items():

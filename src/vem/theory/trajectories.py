@@ -26,10 +26,10 @@ class Trajectories(NamedTuple):
 
 
 def rollouts(
-    mdp: MDP, behaviour: Array, starts: NDArray[np.integer], num_steps: int, rng: np.random.Generator
+    mdp: MDP, behavior: Array, starts: NDArray[np.integer], num_steps: int, rng: np.random.Generator
 ) -> Trajectories:
-    """One rollout of the behaviour in a single (unbatched) process from each of ``starts``."""
-    joint = (behaviour[..., None] * mdp.transitions).reshape(mdp.num_states, -1)
+    """One rollout of the behavior in a single (unbatched) process from each of ``starts``."""
+    joint = (behavior[..., None] * mdp.transitions).reshape(mdp.num_states, -1)
     cumulative = joint.cumsum(-1) / joint.sum(-1, keepdims=True)
     states = np.empty((*starts.shape, num_steps + 1), dtype=np.intp)
     rewards = np.empty((*starts.shape, num_steps))
@@ -42,7 +42,7 @@ def rollouts(
     return Trajectories(states, rewards)
 
 
-def enumerate_rollouts(mdp: MDP, behaviour: Array, num_steps: int) -> tuple[Trajectories, Array]:
+def enumerate_rollouts(mdp: MDP, behavior: Array, num_steps: int) -> tuple[Trajectories, Array]:
     """Every action sequence from every state of a deterministic process, and its probability under μ.
 
     Arrays have shape (…, states, actionsⁿ, ·) and the probabilities (…, states, actionsⁿ).
@@ -58,7 +58,7 @@ def enumerate_rollouts(mdp: MDP, behaviour: Array, num_steps: int) -> tuple[Traj
     for action in sequences:
         row = (*batch, here, action)
         rewards.append(mdp.rewards[row])
-        probabilities = probabilities * behaviour[row]
+        probabilities = probabilities * behavior[row]
         here = successors[row]
         states.append(here)
     return Trajectories(np.stack(states, -1), np.stack(rewards, -1)), probabilities

@@ -17,18 +17,18 @@ from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage, dr
 from vem.algorithms.vem.config import VEMSettings, check
 from vem.core import advantages, losses, memory, sampling
 from vem.core.distributions import log_deviation, log_likelihood, policy_mean
-from vem.core.networks import Network, apply_networks, decayed, descend, init_network, init_networks, move_targets
+from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets, scheduled_lr
 
 
 class VEMState(NamedTuple):
-    """Networks, their optimisers and the swept settings."""
+    """Networks, their optimizers and the swept settings."""
 
     critics: Network
     targets: Network
     actor: Network
     free_log_std: jax.Array
-    value_optimiser: Any
-    policy_optimiser: Any
+    value_opt_state: Any
+    policy_opt_state: Any
     swept: dict[str, jax.Array]
 
 
@@ -78,8 +78,8 @@ def least_steps(settings: VEMSettings, spec: Spec) -> int:
     return min(chosen, settings.num_plan_steps or chosen)
 
 
-def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
-    """VEM for data of the given sizes, ``num_updates`` updates in all."""
+def make(settings: VEMSettings, spec: Spec, num_steps: int) -> Algorithm:
+    """VEM for data of the given sizes, ``num_steps`` steps in all."""
     check(settings)
     num_groups = min(settings.num_critics, 2)
     plan = PLANS[settings.plan]
@@ -87,11 +87,12 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
         plan = partial(plan, num_steps=settings.num_plan_steps)
     if settings.plan == "episodic":
         plan = partial(plan, least_steps=least_steps(settings, spec))
-    value_optimiser = optax.adam(settings.value_rate)
-    num_value = max(1, round(num_updates * settings.value_updates)) if settings.schedule == "value-then-policy" else 0
-    num_policy = max(1, num_updates - num_value)
-    policy_optimiser = optax.adamw(
-        decayed(settings.policy_rate, settings.policy_rate_decay, num_policy), weight_decay=settings.policy_decay
+    value_optimizer = optax.adam(settings.value_lr)
+    num_value = max(1, round(num_steps * settings.value_share)) if settings.schedule == "value-then-policy" else 0
+    num_policy = max(1, num_steps - num_value)
+    policy_optimizer = optax.adamw(
+        scheduled_lr(settings.policy_lr, settings.policy_lr_schedule, num_policy),
+        weight_decay=settings.policy_weight_decay,
     )
     value_loss = VALUE_LOSSES[settings.value_loss]
     weigh = advantages.WEIGHTS[settings.weight]
@@ -109,8 +110,8 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
             targets=critics,
             actor=actor,
             free_log_std=free_log_std,
-            value_optimiser=value_optimiser.init(critics),
-            policy_optimiser=policy_optimiser.init((actor, free_log_std)),
+            value_opt_state=value_optimizer.init(critics),
+            policy_opt_state=policy_optimizer.init((actor, free_log_std)),
             swept=swept,
         )
 
@@ -138,7 +139,7 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
 
     total_slices = memory.count_slices(spec.num_rows, SLICE_ROWS)
     # A refreshed row costs one forward pass, an updated row about three.
-    affordable = -(-3 * settings.batch_size * settings.updates_per_refresh // SLICE_ROWS)
+    affordable = -(-3 * settings.batch_size * settings.steps_per_refresh // SLICE_ROWS)
     rolling_slices = total_slices if settings.refresh == "full" else min(total_slices, affordable)
 
     def refresh(
@@ -181,7 +182,7 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
         assert memory.shares is not None
         return sampling.draw_rows(memory.shares, count, key)
 
-    # ---- the updates ----
+    # ---- the steps ----
 
     def update_values(state: VEMState, returns: jax.Array, batch: Batch) -> tuple[VEMState, jax.Array, Metrics]:
         targets = jnp.repeat(returns, settings.num_critics // num_groups, axis=0)
@@ -192,11 +193,11 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
             return errors.mean(axis=1).sum(), values
 
         (value, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
-        critics, optimiser = descend(value_optimiser, gradient, state.value_optimiser, state.critics)
+        critics, optimizer = descend(value_optimizer, gradient, state.value_opt_state, state.critics)
         targets_now = state.targets
         if settings.target_update == "update":
             targets_now = move_targets(state.targets, critics, settings.target_rate)
-        state = state._replace(critics=critics, targets=targets_now, value_optimiser=optimiser)
+        state = state._replace(critics=critics, targets=targets_now, value_opt_state=optimizer)
         metrics = {
             "value_loss": value,
             "value_mean": values.mean(),
@@ -217,8 +218,8 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
 
         parameters = (state.actor, state.free_log_std)
         (value, likelihood), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
-        (actor, free), optimiser = descend(policy_optimiser, gradient, state.policy_optimiser, parameters)
-        state = state._replace(actor=actor, free_log_std=free, policy_optimiser=optimiser)
+        (actor, free), optimizer = descend(policy_optimizer, gradient, state.policy_opt_state, parameters)
+        state = state._replace(actor=actor, free_log_std=free, policy_opt_state=optimizer)
         metrics = {
             "policy_loss": value,
             "log_likelihood": likelihood,
@@ -260,9 +261,9 @@ def make(settings: VEMSettings, spec: Spec, num_updates: int) -> Algorithm:
         shares = sampling.empty_shares(spec.num_rows) if settings.policy_draw == "weights" else None
         return PolicyMemory(jnp.zeros(spec.num_rows), empty_scale(), jnp.zeros(()), shares)
 
-    period = settings.updates_per_refresh
+    period = settings.steps_per_refresh
     if settings.schedule == "joint":
-        stages = (Stage("joint", num_updates, period, settings.batch_size, empty, refresh, joint_update),)
+        stages = (Stage("joint", num_steps, period, settings.batch_size, empty, refresh, joint_update),)
     else:
         stages = (
             Stage("value", num_value, period, settings.batch_size, empty, refresh, value_update, trains_policy=False),

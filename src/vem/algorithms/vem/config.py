@@ -46,14 +46,14 @@ class VEMSettings:
     schedule: Literal["value-then-policy", "joint"] = setting(
         "value-then-policy", "train values first and the policy after, or both together"
     )
-    value_updates: float = setting(0.5, "share of the updates that go to the values (value-then-policy)", "level")
-    updates_per_refresh: int = setting(200, "updates between two refreshes of the memory", "positive")
+    value_share: float = setting(0.5, "share of the steps that go to the values (value-then-policy)", "level")
+    steps_per_refresh: int = setting(200, "steps between two refreshes of the memory", "positive")
     refresh: Literal["rolling", "full"] = setting(
-        "rolling", "rolling recomputes as many rows as the updates between two refreshes cost, full all rows"
+        "rolling", "rolling recomputes as many rows as the steps between two refreshes cost, full all rows"
     )
     target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
     target_update: Literal["update", "refresh"] = setting("update", "when target networks move")
-    advantage: Literal["raw", "standardised", "relative"] = setting("relative", "unit of the advantage")
+    advantage: Literal["raw", "standardized", "relative"] = setting("relative", "unit of the advantage")
     clip_quantile: float | None = setting(
         0.02, "advantages are clipped at this quantile on both sides; none: not", "quantile"
     )
@@ -77,13 +77,13 @@ class VEMSettings:
     policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
     log_std_low: float = setting(-3.0, "bounds of log σ of the policy")
     log_std_high: float = setting(1.0, "")
-    value_rate: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
-    policy_rate: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
-    policy_rate_decay: Literal["cosine", "none"] = setting("cosine", "whether the actor's rate falls to 0 at the end")
-    policy_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
+    value_lr: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
+    policy_lr: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
+    policy_lr_schedule: Literal["cosine", "none"] = setting("cosine", "whether the actor's rate falls to 0 at the end")
+    policy_weight_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
     batch_size: int = setting(256, "rows in an update", "positive")
-    normalise_observations: bool = setting(True, "standardise observations (kept inside the policy)")
-    normalise_rewards: bool = setting(True, "divide rewards by the largest discounted return recorded")
+    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
+    normalize_rewards: bool = setting(True, "divide rewards by the largest discounted return recorded")
     reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
     reward_shift: float = setting(0.0, "")
 
