@@ -9,21 +9,9 @@ import pytest
 
 from vem import envs
 from vem.errors import SimulatorError
-from vem.tasks import TASKS
+from vem.tasks import TASKS, task_of_environment
 
 SOURCE = Path(__file__).parents[2] / "src"
-
-SIZES = {
-    "AntMaze": (29, 8),
-    "AdroitDoor": (39, 28),
-    "AdroitHammer": (46, 26),
-    "AdroitRelocate": (39, 30),
-    "AdroitPen": (45, 24),
-    "Hopper": (11, 3),
-    "Walker2d": (17, 6),
-    "HalfCheetah": (17, 6),
-    "PointMaze": (4, 2),
-}
 
 
 def run_python(program, directory):
@@ -36,9 +24,10 @@ def run_python(program, directory):
 @pytest.mark.parametrize("environment", envs.environment_ids())
 def test_every_id_makes_an_environment_that_keeps_its_promises(environment):
     env = envs.make(environment)
-    observation_size, action_size = SIZES[environment.removeprefix("vem/").split("-")[0]]
-    assert env.observation_space.shape == (observation_size,)
-    assert env.action_space.shape == (action_size,)
+    task = task_of_environment(environment)
+    assert task is not None
+    assert env.observation_space.shape == (task.observation_size,)
+    assert env.action_space.shape == (task.action_size,)
     np.testing.assert_array_equal(env.action_space.low, -1)
     np.testing.assert_array_equal(env.action_space.high, 1)
     env.action_space.seed(0)

@@ -20,6 +20,10 @@ class DataInfo:
     """How to load it again: a path, ``minari:ID``, or ``arrays``."""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    task: str | None = None
+    """Name of the benchmark task (``vem.tasks.task_of`` gives its facts), where known."""
+    task_source: str | None = None
+    """What said so: ``given`` by the user, the file's ``attributes``, or its ``name``."""
     environment: str | None = None
     """Gymnasium id for evaluation, where known."""
     rules: dict[str, Any] = field(default_factory=dict)

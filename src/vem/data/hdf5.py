@@ -13,7 +13,7 @@ from vem.data.arrays import from_arrays
 from vem.data.checks import located
 from vem.data.columns import Column
 from vem.data.dataset import Dataset
-from vem.data.files import json_value, require_file, task_environment
+from vem.data.files import json_value, require_file
 from vem.errors import DataError
 
 NEEDED = ("observations", "actions", "rewards")
@@ -32,11 +32,7 @@ def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
     require_file(path)
     with located(str(path)), _opened(path) as file:
         columns = _columns(file)
-        metadata = _metadata(file)
-        rules.setdefault("name", path.stem)
-        named = metadata.get("environment")
-        rules.setdefault("environment", named if isinstance(named, str) else task_environment(rules["name"]))
-        return from_arrays(**columns, source=str(path), metadata=metadata, **rules)
+        return from_arrays(**columns, source=str(path), metadata=_metadata(file), **{"name": path.stem, **rules})
 
 
 @contextlib.contextmanager

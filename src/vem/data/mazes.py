@@ -135,7 +135,7 @@ def maze_dataset(
     task = _maze_task(name)
     directory = Path(cache_dir) if cache_dir is not None else cache_directory()
     path = directory / f"{task.name}-rows{num_rows}-seed{seed}-recipe{_RECIPE_VERSION}.hdf5"
-    rules = {"name": task.name, "environment": task.environment, **rules}
+    rules = {"name": task.name, **rules}
     if path.exists():
         try:
             return read_hdf5(path, **rules)
