@@ -106,6 +106,14 @@ class Dataset:
         """Bytes of all rows."""
         return sum(a.nbytes for a in (self.observations, self.actions, self.rewards, self.valid, self.terminal))
 
+    def __repr__(self) -> str:
+        """Name, sizes and task in two lines."""
+        return (
+            f"Dataset({self.info.name!r}: {self.num_transitions:,} transitions in {self.num_episodes:,} episodes, "
+            f"{self.num_rows:,} rows,\n  observations of {self.observation_size} and actions of {self.action_size} "
+            f"numbers, task {self.info.task or 'unknown'})"
+        )
+
     def fingerprint(self) -> str:
         """SHA-256 of the rows themselves: equal exactly when training would see the same numbers."""
         digest = hashlib.sha256()
