@@ -54,7 +54,7 @@ def test_json_holds_every_fact():
 def test_it_prints_as_a_table():
     lines = str(describe(dataset(name="<own>"))).splitlines()
     assert lines[0] == "<own>"
-    table = dict(line.split("  ", maxsplit=1) for line in lines[1:-1])
+    table = dict(line.split("  ", maxsplit=1) for line in lines[1:] if not line.startswith("note: "))
     assert table["task"].strip() == "unknown"
     assert table["transitions"].strip() == "9"
     assert table["episode lengths"].strip() == "min 1   median 2.5   mean 2.25   max 3"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from vem.data.checks import require_rows
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class Dataset:
     terminal: np.ndarray
     """bool, (rows,); only on valid rows."""
     info: DataInfo
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not have this form."""
+        require_rows(self.observations, self.actions, self.rewards, self.valid, self.terminal)
 
     @property
     def num_rows(self) -> int:
@@ -121,7 +126,3 @@ class Dataset:
             digest.update(str((column.shape, column.dtype.str)).encode())
             digest.update(np.ascontiguousarray(column).data)
         return digest.hexdigest()
-
-    def with_info(self, **changes: Any) -> Dataset:
-        """The same rows with some facts replaced."""
-        return dataclasses.replace(self, info=dataclasses.replace(self.info, **changes))
