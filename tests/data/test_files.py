@@ -197,10 +197,24 @@ def impossible_size(path):
     return path / "a.hdf5"
 
 
-def dangling_link(path):
+def external_link(path):
     with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
         del file["rewards"]
-        file["rewards"] = h5py.ExternalLink("elsewhere.hdf5", "/rewards")
+        file["rewards"] = h5py.ExternalLink("elsewhere.hdf5", "/all/rewards")
+    return path / "a.hdf5"
+
+
+def soft_link(path):
+    with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
+        del file["rewards"]
+        file["rewards"] = h5py.SoftLink("/all/rewards")
+    return path / "a.hdf5"
+
+
+def optional_link(path):
+    with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
+        del file["timeouts"]
+        file["timeouts"] = h5py.SoftLink("/nowhere")
     return path / "a.hdf5"
 
 
@@ -242,7 +256,9 @@ def single_array(path):
         (text_of_any_length, "'actions' holds Python objects"),
         (null_column, r"'observations' has shape \(\)"),
         (impossible_size, "'rewards' claims shape .* damaged"),
-        (dangling_link, "'rewards' (is missing|cannot be read)"),
+        (external_link, "'rewards' is an external link to '/all/rewards' in the file 'elsewhere.hdf5', which cannot"),
+        (soft_link, "'rewards' is a soft link to '/all/rewards' in the same file, which cannot be found"),
+        (optional_link, "'timeouts' is a soft link to '/nowhere'"),
         (truncated_npz, "damaged or cut short"),
         (npz_with_objects, "'actions' holds Python objects, which are never unpickled"),
         (npz_without_actions, "'actions' is missing; the file holds observations"),
@@ -254,6 +270,15 @@ def test_unusable_files_are_named_in_one_error(tmp_path, make, message):
     with pytest.raises(DataError, match=message) as caught:
         load(path)
     assert str(path) in str(caught.value)
+
+
+def test_links_that_lead_somewhere_are_followed(tmp_path):
+    arrays = columns()
+    rewards = arrays.pop("rewards")
+    write_hdf5(tmp_path / "elsewhere.hdf5", {"all/rewards": rewards})
+    with h5py.File(write_hdf5(tmp_path / "a.hdf5", arrays), "a") as file:
+        file["rewards"] = h5py.ExternalLink("elsewhere.hdf5", "/all/rewards")
+    assert load(tmp_path / "a.hdf5").fingerprint() == from_arrays(**arrays, rewards=rewards).fingerprint()
 
 
 def test_errors_in_the_columns_name_the_file(tmp_path):

@@ -71,8 +71,10 @@ def _columns(file: Any) -> dict[str, Column | None]:
 def _column(file: Any, key: str) -> Column | None:
     import h5py
 
-    found = file.get(key)
-    if found is None:
+    try:
+        found = file[key]
+    except KeyError:
+        _refuse_broken_link(file, key)
         return None
     if isinstance(found, h5py.Dataset):
         if found.size and found.nbytes > MOST_COMPRESSION * file.id.get_filesize():
@@ -80,6 +82,29 @@ def _column(file: Any, key: str) -> Column | None:
         return Column(key, found)
     parts = ", ".join(list(found)[:5]) if isinstance(found, h5py.Group) else "a type"
     raise DataError(f"column '{key}' is a group ({parts}), not an array; join its parts into one.")
+
+
+def _refuse_broken_link(file: Any, key: str) -> None:
+    """Say where a column's link leads, if it has one: h5py itself calls such a column missing."""
+    import h5py
+
+    if key not in list(file):
+        return
+    name = key.encode()
+    kind = file.id.links.get_info(name).type
+    target = file.id.links.get_val(name) if kind in (h5py.h5l.TYPE_SOFT, h5py.h5l.TYPE_EXTERNAL) else None
+    if kind == h5py.h5l.TYPE_SOFT:
+        where, remedy = f"a soft link to '{_text(target)}' in the same file", "store the array itself"
+    elif kind == h5py.h5l.TYPE_EXTERNAL:
+        other, inside = map(_text, target)
+        where, remedy = f"an external link to '{inside}' in the file '{other}'", "put that file beside this one"
+    else:
+        where, remedy = "a link of an unknown kind", "store the array itself"
+    raise DataError(f"column '{key}' is {where}, which cannot be found; {remedy}.")
+
+
+def _text(name: bytes | str) -> str:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name
 
 
 def _contents(file: Any) -> str:
