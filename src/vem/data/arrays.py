@@ -78,7 +78,7 @@ def from_arrays(
     if not layout.valid.any():
         raise DataError(
             f"no valid transition in {num_rows} rows: each step is the last of its recording and has no "
-            "known successor. Check 'timeouts', record 'next_observations', or use time_limit='end'."
+            "known successor. Check 'timeouts', record 'next_observations', or use time_limit='end' (--time-limit end)."
         )
 
     observed = states.gather(layout.rows)
@@ -156,8 +156,8 @@ def _recordings(
         found.append(
             f"column 'observations' jumps at {surprising.sum()} steps inside an episode, first after row "
             f"{np.argmax(surprising)}, by more than {episodes.JUMP_FACTOR:g} times the 99 % quantile of "
-            "its steps: unmarked resets, treated as time limits. Mark them in 'timeouts', or set "
-            "teleports='keep' if they are real."
+            "its steps: unmarked resets, treated as time limits. Mark them in 'timeouts', or, if they "
+            "are real, keep them with teleports='keep' (--teleports keep on the command line)."
         )
     recording_ends |= jumps
     successor_known = nothing.copy() if successors is None else ~jumps

@@ -195,8 +195,8 @@ def _remarks(dataset: Dataset, lengths: np.ndarray, same_transitions: int, same_
     if dataset.num_episodes > 1 and single > 0.2 and dataset.info.rules.get("split") == "terminals":
         yield (
             f"{single:.0%} of the episodes have one step, because terminals come in runs (as in AntMaze, "
-            "where the ant stays at the goal); split='first-success' cuts each recording at its first "
-            "terminal instead."
+            "where the ant stays at the goal); split='first-success' (--split first-success) cuts each "
+            "recording at its first terminal instead."
         )
     if same_episodes:
         yield (
