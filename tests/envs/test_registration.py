@@ -1,3 +1,4 @@
+import importlib
 import os
 import subprocess
 import sys
@@ -79,11 +80,18 @@ def test_an_episode_is_cut_at_its_limit():
     assert cuts == [False, False, False, True]
 
 
-def test_registering_twice_is_harmless_and_gymnasium_knows_the_ids():
-    envs.register()
-    envs.register()
-    env = gymnasium.make("vem/PointMaze-Large-v0")
-    assert env.observation_space.shape == (4,)
+def test_gymnasium_imports_the_ids_itself(tmp_path):
+    program = (
+        "import gymnasium\n"
+        "env = gymnasium.make('vem.envs:vem/AntMaze-UMaze-v0')\n"
+        "print(env.observation_space.shape, env.spec.max_episode_steps)"
+    )
+    assert run_python(program, tmp_path).stdout.strip() == "(29,) 700"
+
+
+def test_reloading_the_package_is_harmless():
+    importlib.reload(envs)
+    assert gymnasium.make("vem/PointMaze-Large-v0").observation_space.shape == (4,)
 
 
 @pytest.mark.parametrize("other", ["CartPole-v1", "AdroitHandDoor-v1"])
@@ -118,9 +126,13 @@ def test_a_missing_simulator_is_a_clear_error(monkeypatch, module):
         envs.make("door-human")
 
 
-def test_importing_loads_and_registers_nothing(tmp_path):
-    program = "import sys, vem.envs; print({'mujoco', 'gymnasium', 'gymnasium_robotics'} & set(sys.modules))"
-    assert run_python(program, tmp_path).stdout.strip() == "set()"
+def test_importing_registers_the_ids_and_loads_no_simulator(tmp_path):
+    program = (
+        "import sys, vem.envs, gymnasium\n"
+        "print({'mujoco', 'gymnasium_robotics'} & set(sys.modules))\n"
+        "print(set(vem.envs.environment_ids()) - set(gymnasium.registry))"
+    )
+    assert run_python(program, tmp_path).stdout.split() == ["set()", "set()"]
 
 
 def test_environments_print_nothing_and_leave_no_files(tmp_path):

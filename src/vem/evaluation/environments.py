@@ -47,10 +47,9 @@ class EnvironmentSpec:
         import gymnasium
         from gymnasium.envs.registration import EnvSpec
 
-        from vem import envs
+        # Importing vem.envs registers its ids.
         from vem.envs.robotics import import_robotics
 
-        envs.register()
         import_robotics()
         try:
             return gymnasium.make(EnvSpec.from_json(self.text), disable_env_checker=True)
