@@ -177,6 +177,8 @@ def test_a_users_word_that_contradicts_the_data_is_refused():
 def test_environments_of_others_are_kept_and_are_no_task():
     assert resolve_task(name="mine", environment="Pendulum-v1")[:3] == (None, None, "Pendulum-v1")
     assert resolve_task(name="mine", metadata={"environment": "Pendulum-v1"})[:3] == (None, None, "Pendulum-v1")
+    both = {"environment": "AntMaze of our own", "env": "antmaze-umaze"}
+    assert resolve_task(name="mine", metadata=both).task is TASKS["antmaze-umaze"]
     minari = {"name": "door-human", "source": "minari:door-human", "metadata": {"environment": "AdroitHandDoor-v1"}}
     assert resolve_task(**minari) == (None, None, None, None)
 

@@ -107,9 +107,9 @@ def resolve_task(
 
     ``task`` and ``environment`` are the user's words, ``metadata`` the file's attributes, ``sizes`` the data's
     observation and action size, None if unknown. A user's word that contradicts the sizes is a DataError; an attribute
-    or a name that does is not used, with a warning. What names only an environment (``antmaze-medium``) gives that
-    environment's dataset in ``name``, if there is one there, else a task without the paper's scores. Minari data
-    are other tasks and have one here only if the user says so.
+    or a name that does is not used, with a warning. An environment (``antmaze-medium``) does not say which of its
+    datasets it is: ``name`` does, or else the task has no scores of the paper. Minari data are other tasks and have
+    one here only if the user says so.
     """
     named = find_task(name)
     if task is not None:
@@ -125,28 +125,24 @@ def resolve_task(
         return Resolved(None, None, environment)
 
     unused: list[str] = []
+    other = None
     for key in (*_DATASET_ATTRIBUTES, *_ENVIRONMENT_ATTRIBUTES):
         value = (metadata or {}).get(key)
-        if not isinstance(value, str):
-            continue
-        found = _any_task(value)
-        if found is None and key == "environment" and value:
-            return Resolved(None, None, value, _unused(unused))
+        found = _any_task(value) if isinstance(value, str) else None
         if found is None:
-            continue
-        if not _fits(found, sizes):
-            unused.append(f"the file's attribute {key} = '{value}' {_misfit(found, sizes)}")
-            continue
-        chosen = _dataset_of(found, named) if key in _ENVIRONMENT_ATTRIBUTES else found
-        if named is not None and named.environment != chosen.environment:
-            unused.append(f"the name '{name}' contradicts the file's attribute {key} = '{value}'")
-        said_by = "name" if chosen is named and chosen is not found else "attributes"
-        return Resolved(chosen, said_by, chosen.environment, _unused(unused))
-    if named is not None and not _fits(named, sizes):
-        unused.append(f"the name '{name}' {_misfit(named, sizes)}")
-        named = None
-    if named is None:
-        return Resolved(None, None, None, _unused(unused))
+            other = value if key == "environment" and isinstance(value, str) and value else other
+        elif problem := _misfit(found, sizes):
+            unused.append(f"the file's attribute {key} = '{value}' {problem}")
+        else:
+            chosen = _dataset_of(found, named) if key in _ENVIRONMENT_ATTRIBUTES else found
+            if named is not None and named.environment != chosen.environment:
+                unused.append(f"the name '{name}' contradicts the file's attribute {key} = '{value}'")
+            said_by = "attributes" if chosen is found else "name"
+            return Resolved(chosen, said_by, chosen.environment, _unused(unused))
+    if other is not None or named is None:
+        return Resolved(None, None, other, _unused(unused))
+    if problem := _misfit(named, sizes):
+        return Resolved(None, None, None, _unused([*unused, f"the name '{name}' {problem}"]))
     return Resolved(named, "name", named.environment, _unused(unused))
 
 
@@ -193,21 +189,19 @@ def _dataset_of(task: Task, named: Task | None) -> Task:
     return named if is_family and named is not None and named.environment == task.environment else task
 
 
-def _fits(task: Task, sizes: tuple[int, int] | None) -> bool:
-    return sizes is None or sizes == (task.observation_size, task.action_size)
+def _misfit(task: Task, sizes: tuple[int, int] | None) -> str | None:
+    """What is wrong if the data's sizes are not the task's; None if they are, or are not known."""
+    if sizes is None or sizes == (task.observation_size, task.action_size):
+        return None
+    return (
+        f"means observations of {task.observation_size} and actions of {task.action_size} numbers, "
+        f"and the data has {sizes[0]} and {sizes[1]}"
+    )
 
 
 def _require_fit(said: str, task: Task, sizes: tuple[int, int] | None) -> None:
-    if not _fits(task, sizes):
-        raise DataError(f"{said} {_misfit(task, sizes)}; leave it out, or check the columns.")
-
-
-def _misfit(task: Task, sizes: tuple[int, int] | None) -> str:
-    has, action = sizes or (0, 0)
-    return (
-        f"means observations of {task.observation_size} and actions of {task.action_size} numbers, "
-        f"and the data has {has} and {action}"
-    )
+    if problem := _misfit(task, sizes):
+        raise DataError(f"{said} {problem}; leave it out, or check the columns.")
 
 
 def _unused(unused: list[str]) -> str | None:

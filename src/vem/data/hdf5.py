@@ -88,23 +88,16 @@ def _refuse_broken_link(file: Any, key: str) -> None:
     """Say where a column's link leads, if it has one: h5py itself calls such a column missing."""
     import h5py
 
-    if key not in list(file):
-        return
-    name = key.encode()
-    kind = file.id.links.get_info(name).type
-    target = file.id.links.get_val(name) if kind in (h5py.h5l.TYPE_SOFT, h5py.h5l.TYPE_EXTERNAL) else None
-    if kind == h5py.h5l.TYPE_SOFT:
-        where, remedy = f"a soft link to '{_text(target)}' in the same file", "store the array itself"
-    elif kind == h5py.h5l.TYPE_EXTERNAL:
-        other, inside = map(_text, target)
-        where, remedy = f"an external link to '{inside}' in the file '{other}'", "put that file beside this one"
-    else:
-        where, remedy = "a link of an unknown kind", "store the array itself"
-    raise DataError(f"column '{key}' is {where}, which cannot be found; {remedy}.")
-
-
-def _text(name: bytes | str) -> str:
-    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    link = file.get(key, getlink=True)
+    if isinstance(link, h5py.SoftLink):
+        raise DataError(
+            f"column '{key}' is a soft link to '{link.path}' in the same file, which cannot be found; store the array."
+        )
+    if isinstance(link, h5py.ExternalLink):
+        raise DataError(
+            f"column '{key}' is an external link to '{link.path}' in the file '{link.filename}', which cannot be "
+            "found; put that file beside this one, or store the array here."
+        )
 
 
 def _contents(file: Any) -> str:
