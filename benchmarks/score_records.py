@@ -13,7 +13,7 @@ from typing import Any
 from vem.algorithms import METHODS
 from vem.evaluation.evaluate import read_records
 from vem.runs.run import read_config
-from vem.tasks import TASKS
+from vem.tasks import TASKS, task_of
 
 RECORDS = Path(__file__).resolve().parent / "results" / "scores"
 RECORD_VERSION = 2
@@ -51,12 +51,12 @@ def make_record(run: Path) -> Record | None:
         return None
     if summary["steps"] != config.steps or len(summary["groups"]) != 1:
         return None
-    data, group = facts["data"], summary["groups"][0]
+    data, group, task = facts["data"], summary["groups"][0], task_of(facts["data"])
     episodes = [e for e in read_records(run) if e.steps == config.steps]
     members = summary["members"]
     return {
         "version": RECORD_VERSION,
-        "dataset": data["name"],
+        "dataset": task.name if task else data["name"],
         "algorithm": config.algorithm,
         "preset": config.preset,
         "seeds": list(config.seeds),

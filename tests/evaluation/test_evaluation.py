@@ -325,20 +325,22 @@ def test_a_minari_datasets_environment_has_its_arguments(tmp_path, monkeypatch):
 
 def test_behavior_records_are_the_recorded_episodes():
     rewards = np.array([0.0, 0, 1, 0, 0, 0])
-    dataset = from_arrays(
-        np.arange(12.0).reshape(6, 2),
-        np.zeros((6, 1)),
-        rewards,
-        terminals=rewards > 0,
-        timeouts=np.arange(6) == 5,
-        next_observations=np.arange(12.0).reshape(6, 2) + 2,
-        name="antmaze-umaze",
-    )
+    observations = np.zeros((6, 29))
+    observations[:, :2] = np.arange(12.0).reshape(6, 2)
+    columns = {
+        "observations": observations,
+        "actions": np.zeros((6, 8)),
+        "rewards": rewards,
+        "terminals": rewards > 0,
+        "timeouts": np.arange(6) == 5,
+        "next_observations": np.concatenate([observations[1:], [[12.0, 13.0, *np.zeros(27)]]]),
+    }
+    dataset = from_arrays(**columns, name="antmaze-umaze")
     first, second = behavior_records(dataset, discount=0.5, num_paths=1)
     assert (first.episode_return, first.discounted_return, first.length) == (1.0, 0.25, 3)
     assert (first.success, first.terminated, first.truncated) == (True, True, False)
     assert first.path == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
     assert (second.episode_return, second.success, second.terminated, second.path) == (0.0, False, False, None)
-    unknown = behavior_records(dataset.with_info(name="logs"))
+    unknown = behavior_records(from_arrays(**columns, name="logs"))
     assert [r.success for r in unknown] == [None, None]
     assert dataclasses.asdict(first)["member"] == "behavior"

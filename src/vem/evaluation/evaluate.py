@@ -21,7 +21,7 @@ from vem.evaluation.statistics import over_seeds
 from vem.evaluation.workers import Evaluator
 from vem.policy import Policy, load_policy
 from vem.storage import write_file, write_json
-from vem.tasks import find_task, task_of_environment
+from vem.tasks import task_of
 
 if TYPE_CHECKING:
     from vem.data import Dataset
@@ -186,7 +186,7 @@ def behavior_records(dataset: Dataset, discount: float = 0.99, num_paths: int = 
     Their starts are the recording's, not the evaluation's. Success is known where only success is rewarded (a task
     whose references are 0 and 1): an episode succeeds when it has a positive return.
     """
-    task = find_task(dataset.info.name) or task_of_environment(dataset.info.environment or "")
+    task = task_of(dataset.info)
     rewards_success = task is not None and (task.minimum, task.maximum) == (0.0, 1.0)
     is_maze = task is not None and "maze" in task.name
     records = []

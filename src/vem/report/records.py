@@ -19,7 +19,7 @@ from vem.evaluation.rollout import EpisodeRecord
 from vem.policy import Policy, load_policy
 from vem.runs.loop import Member
 from vem.runs.run import Config, load_data, read_config
-from vem.tasks import Task, find_task, task_of_environment
+from vem.tasks import Task, task_of
 
 Line = TypeVar("Line")
 
@@ -108,7 +108,7 @@ class RunRecord:
     @property
     def task(self) -> Task | None:
         """The benchmark task, whose references scores are normalized by."""
-        return find_task(self.data_name) or (task_of_environment(self.environment) if self.environment else None)
+        return task_of(self.facts["data"])
 
     @property
     def updates_done(self) -> int:
@@ -280,7 +280,7 @@ def _references(directory: Path, data: dict[str, Any]) -> References | None:
         return None if stored is None else References(stored["minimum"], stored["maximum"], stored["source"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    task = None if str(data.get("source", "")).startswith("minari:") else find_task(str(data.get("name", "")))
+    task = task_of(data)
     return References(task.minimum, task.maximum, task.references) if task else None
 
 
