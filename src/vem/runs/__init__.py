@@ -1,0 +1,1 @@
+"""Training runs: the loop, the run and its directory."""
