@@ -39,7 +39,7 @@ def test_vem_with_monte_carlo_memory_is_awr(rows, spec):
     awr_settings = awr.AWRSettings(
         td_lambda=1.0, discount=discount, value_hidden=hidden, policy_hidden=hidden, largest_weight=100.0
     )
-    vem_settings = vem.VEMSettings(
+    vem_settings = vem.VEM(
         plan="monte-carlo",
         discount=discount,
         num_critics=1,
@@ -59,7 +59,8 @@ def test_vem_with_monte_carlo_memory_is_awr(rows, spec):
     their_state = theirs.init(KEY, swept(temperature=3.0))
     critics = theirs.export(their_state)["critics"]
     our_state = ours.init(KEY, swept(expectile=0.5, temperature=3.0))
-    our_state = our_state._replace(critics=critics, targets=critics, actor=their_state.actor)
+    policy = our_state.policy._replace(actor=their_state.actor)
+    our_state = our_state._replace(critics=critics, targets=critics, policy=policy)
 
     def one_update(algorithm, state, batch):
         stage = algorithm.stages[0]

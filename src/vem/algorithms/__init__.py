@@ -24,11 +24,11 @@ class Method(NamedTuple):
 
 
 def _ablation(summary: str, **overrides: Any) -> Method:
-    return Method(vem.VEMSettings, vem.make, f"VEM, ablated: {summary}", "vem", MappingProxyType(overrides))
+    return Method(vem.VEM, vem.make, f"VEM, ablated: {summary}", "vem", MappingProxyType(overrides))
 
 
 METHODS: dict[str, Method] = {
-    "vem": Method(vem.VEMSettings, vem.make, "Value-based Episodic Memory"),
+    "vem": Method(vem.VEM, vem.make, "Value-based Episodic Memory"),
     "bc": Method(bc.BCSettings, bc.make, "behavior cloning"),
     "awr": Method(awr.AWRSettings, awr.make, "advantage-weighted regression"),
     "bail": Method(bail.BAILSettings, bail.make, "best-action imitation learning"),

@@ -15,7 +15,7 @@ from vem.errors import SettingsError
 
 
 @dataclass(frozen=True)
-class VEMSettings:
+class VEM:
     """Every choice of the method; the defaults are ours, ``algorithms.presets`` has the paper's and the authors'."""
 
     expectile: float = setting(0.3, "τ: above ½ values are optimistic, below ½ conservative", "level", sweep=True)
@@ -88,7 +88,7 @@ class VEMSettings:
     reward_shift: float = setting(0.0, "")
 
 
-def check(settings: VEMSettings) -> None:
+def check(settings: VEM) -> None:
     """Raise SettingsError for combinations that mean nothing."""
     if settings.order == "expectile-then-plan" and settings.value_loss != "squared":
         raise SettingsError(
