@@ -25,17 +25,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from vem import storage
-from vem.runs import checkpoints
-from vem.algorithms import presets
-from vem.algorithms import find_method
+from vem.algorithms import find_method, presets
 from vem.algorithms.base import Algorithm, Rows, put_rows, spec_of
 from vem.algorithms.config import build, convert, sweepable
 from vem.data import Dataset, load
 from vem.data.transforms import repeat_terminals
 from vem.errors import RunError, SettingsError
 from vem.policy import Policy, load_policy, make_policy
-from vem.tasks import find_task
+from vem.runs import checkpoints
 from vem.runs.loop import LONGEST_CHUNK, Member, Progress, Snapshot, start, train
+from vem.tasks import find_task
 
 CONFIG_VERSION = 2
 OLD_NAMES = {

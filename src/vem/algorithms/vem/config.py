@@ -6,12 +6,20 @@ They span both readings of the method: what the paper describes and what its aut
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Literal
 
+from vem.algorithms.base import Spec
 from vem.algorithms.config import setting
 from vem.errors import SettingsError
+
+JOINING = 0.1
+"""Share of steps without a reward ahead in their own recording from which on recordings must be joined."""
+SHORTEST_RECORDING = 8
+"""Steps of the typical recording below which there is nothing for a guide to point at."""
+LONGEST_HORIZON = 25
 
 
 @dataclass(frozen=True)
@@ -19,7 +27,9 @@ class VEM:
     """Every choice of the method; the defaults are ours, ``algorithms.presets`` has the paper's and the authors'."""
 
     expectile: float = setting(0.3, "τ: above ½ values are optimistic, below ½ conservative", "level", sweep=True)
-    discount: float = setting(0.99, "γ", "discount")
+    discount: float | None = setting(
+        None, "γ; none: 0.99, and up to 0.997 for a guided policy on long recordings", "discount"
+    )
     plan: Literal["episodic", "crossed", "n-step", "one-step", "monte-carlo"] = setting(
         "episodic", "how the memory looks ahead; crossed is the authors' double selection"
     )
@@ -53,6 +63,16 @@ class VEM:
     )
     target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
     target_update: Literal["update", "refresh"] = setting("update", "when target networks move")
+    policy: Literal["auto", "guided", "regression"] = setting(
+        "auto",
+        "how values become a policy: regression of good actions, or guided: where good recordings go, and how to get "
+        "there; auto: guided where most of what pays lies in other recordings",
+    )
+    horizon: int | None = setting(
+        None, "steps k that a guide looks ahead; none: a quarter of the typical recording, at most 25", "positive"
+    )
+    guide_share: float = setting(0.33, "share of a guided policy's steps that go to the guide", "level")
+    guide_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the guide", "positive")
     advantage: Literal["raw", "standardized", "relative"] = setting("relative", "unit of the advantage")
     clip_quantile: float | None = setting(
         0.02, "advantages are clipped at this quantile on both sides; none: not", "quantile"
@@ -88,6 +108,31 @@ class VEM:
     reward_shift: float = setting(0.0, "")
 
 
+def complete(config: VEM, spec: Spec) -> tuple[VEM, tuple[str, ...]]:
+    """The configuration with everything decided that follows from the data, and sentences that say why.
+
+    Weighted regression suits data whose recordings are rewarded on the way. Where most recordings end without any
+    reward, the way to it must be joined from parts of several, and a guided policy follows such ways better.
+    """
+    notes = []
+    if config.policy == "auto":
+        can_guide = config.schedule != "joint" and config.policy_draw == "weights" and config.weight != "leaky-relu"
+        joins = spec.unrewarded >= JOINING and spec.typical_steps >= SHORTEST_RECORDING
+        config = dataclasses.replace(config, policy="guided" if joins and can_guide else "regression")
+        share = f"{100 * spec.unrewarded:.0f} % of the steps have no reward ahead in their own recording"
+        notes.append(f"policy {config.policy}: {share}")
+    if config.policy == "guided" and config.horizon is None:
+        horizon = max(1, min(LONGEST_HORIZON, spec.typical_steps // 4))
+        config = dataclasses.replace(config, horizon=horizon)
+        notes.append(f"horizon {horizon}: the typical recording has {spec.typical_steps:,} steps")
+    if config.discount is None:
+        far = 1 - 3 / spec.typical_steps if config.policy == "guided" else 0.0
+        config = dataclasses.replace(config, discount=round(min(max(far, 0.99), 0.997), 4))
+        if config.policy == "guided":
+            notes.append(f"discount {config.discount:g}: the same")
+    return config, tuple(notes)
+
+
 def check(settings: VEM) -> None:
     """Raise SettingsError for combinations that mean nothing."""
     if settings.order == "expectile-then-plan" and settings.value_loss != "squared":
@@ -108,6 +153,12 @@ def check(settings: VEM) -> None:
         raise SettingsError(
             f"least-plan-steps {settings.least_plan_steps} is above num-plan-steps {settings.num_plan_steps}"
         )
+    if settings.policy == "guided" and settings.schedule == "joint":
+        raise SettingsError("policy guided needs the final values; use schedule value-then-policy")
+    if settings.policy == "guided" and (settings.policy_draw == "uniform" or settings.weight == "leaky-relu"):
+        raise SettingsError("policy guided draws the guide's rows by their weights; use policy-draw weights")
+    if settings.policy == "regression" and settings.horizon is not None:
+        raise SettingsError("horizon belongs to policy guided; with policy regression leave it out")
     if settings.weight == "leaky-relu" and settings.drop_below is not None:
         raise SettingsError("drop-below sets weights to 0 and leaky-relu weights are negative there; leave one out")
     if settings.temperature is not None and settings.effective_sample is not None:
