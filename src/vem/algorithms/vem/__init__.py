@@ -24,6 +24,7 @@ def make(config: VEM, spec: Spec, num_steps: int) -> Algorithm:
     """VEM for data of the given sizes, ``num_steps`` steps in all."""
     check(config)
     config, _ = complete(config, spec)
+    assert config.value_share is not None, "complete() decides it"
     num_value = max(1, round(num_steps * config.value_share)) if config.schedule == "value-then-policy" else 0
     learn = guided.guided if config.policy == "guided" else policy.regression
     learner = learn(config, spec, max(1, num_steps - num_value))

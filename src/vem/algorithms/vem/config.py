@@ -56,7 +56,9 @@ class VEM:
     schedule: Literal["value-then-policy", "joint"] = setting(
         "value-then-policy", "train values first and the policy after, or both together"
     )
-    value_share: float = setting(0.5, "share of the steps that go to the values (value-then-policy)", "level")
+    value_share: float | None = setting(
+        None, "share of the steps that go to the values (value-then-policy); none: ½, for a guided policy ¼", "level"
+    )
     steps_per_refresh: int = setting(200, "steps between two refreshes of the memory", "positive")
     refresh: Literal["rolling", "full"] = setting(
         "rolling", "rolling recomputes as many rows as the steps between two refreshes cost, full all rows"
@@ -125,6 +127,8 @@ def complete(config: VEM, spec: Spec) -> tuple[VEM, tuple[str, ...]]:
         horizon = max(1, min(LONGEST_HORIZON, spec.typical_steps // 4))
         config = dataclasses.replace(config, horizon=horizon)
         notes.append(f"horizon {horizon}: the typical recording has {spec.typical_steps:,} steps")
+    if config.value_share is None:
+        config = dataclasses.replace(config, value_share=0.25 if config.policy == "guided" else 0.5)
     if config.discount is None:
         far = 1 - 3 / spec.typical_steps if config.policy == "guided" else 0.0
         config = dataclasses.replace(config, discount=round(min(max(far, 0.99), 0.997), 4))

@@ -117,9 +117,9 @@ def episode_ends(valid: jax.Array) -> jax.Array:
 def fit_move_scale(rows: Rows, ends: jax.Array, horizon: int) -> jax.Array:
     """1/σ of the k-step moves of each dimension, 0 for dimensions that do not travel.
 
-    A dimension travels if it goes farther in k steps than a random walk of its single steps, √k of them, would: position
-    and heading do, while the joints of a gait come back. Dimensions that jump by more than half of their range now and
-    then (angles that wrap, flags) are left out too. If none is left, all that vary are taken.
+    A dimension travels if it goes farther in k steps than a random walk would, √k times its single step: position and
+    heading do, while the joints of a gait come back. Dimensions that jump by more than half of their range now and then
+    (angles that wrap, flags) are left out too. If none is left, all that vary are taken.
     """
     sample = regression.sample_rows(rows)
     at = lambda index: rows.observe(rows.observations[index])
@@ -158,7 +158,8 @@ def refresh_moves(
 
     Moves that a time limit cut short are not drawn; those that end with the task are, however short.
     """
-    assert config.horizon is not None and config.discount is not None
+    assert config.horizon is not None, "complete() decides it"
+    assert config.discount is not None, "complete() decides it"
     ends = episode_ends(rows.valid)
     state = state._replace(policy=state.policy._replace(move_scale=fit_move_scale(rows, ends, config.horizon)))
     values = final_values(spec, state, rows)

@@ -105,6 +105,7 @@ def find_plan(config: VEM, spec: Spec) -> Callable[[jax.Array, memory.Steps], ja
 
 def plan_returns(config: VEM, spec: Spec, values: jax.Array, rows: Rows, expectile: jax.Array) -> jax.Array:
     """R of every row (paper, eq. 5 and 6): the plan over V̂, or over V′ where τ acts in the regression."""
+    assert config.discount is not None, "complete() decides it"
     steps = memory.Steps(rows.rewards, config.discount * rows.continues, rows.valid)
     if config.order == "expectile-then-plan":
         values = expectile_operator(config, values, steps, expectile)
