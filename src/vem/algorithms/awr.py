@@ -16,8 +16,6 @@ from vem.core import advantages, memory
 from vem.core.distributions import log_likelihood, policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
-SLICE_ROWS = 4096
-
 
 @dataclass(frozen=True)
 class AWRSettings:
@@ -80,10 +78,8 @@ def make(settings: AWRSettings, spec: Spec, num_steps: int) -> Algorithm:
     def refresh(
         state: AWRState, old: AWRMemory, rows: Rows, index: jax.Array, key: jax.Array
     ) -> tuple[AWRState, AWRMemory]:
-        value_rows = lambda observations: value(state.critic, rows.observe(observations))
-        num_slices = memory.count_slices(spec.num_rows, SLICE_ROWS)
-        blank = jnp.zeros((1, spec.num_rows))
-        values = memory.refresh_values(value_rows, rows.observations, blank, 0, num_slices, SLICE_ROWS)
+        value_of = lambda observations: value(state.critic, rows.observe(observations))
+        values = memory.value_rows(value_of, rows.observations, 1)
         steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
         returns = memory.lambda_return(values, steps, settings.td_lambda)
         adv = (returns - values)[0, rows.drawable]

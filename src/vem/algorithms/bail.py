@@ -15,7 +15,6 @@ from vem.core import memory
 from vem.core.distributions import policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
-SLICE_ROWS = 4096
 LEAST_VALUE = 0.01
 """Values below this share of the largest return count as that share when returns are divided by them."""
 
@@ -100,9 +99,7 @@ def make(settings: BAILSettings, spec: Spec, num_steps: int) -> Algorithm:
         state: BAILState, old: jax.Array, rows: Rows, index: jax.Array, key: jax.Array
     ) -> tuple[BAILState, jax.Array]:
         value = lambda observations: apply_networks(state.envelope, rows.observe(observations))
-        num_slices = memory.count_slices(spec.num_rows, SLICE_ROWS)
-        blank = jnp.zeros((1, spec.num_rows))
-        values = memory.refresh_values(value, rows.observations, blank, 0, num_slices, SLICE_ROWS)[0]
+        values = memory.value_rows(value, rows.observations, 1)[0]
         return state, select(closeness(recorded_returns(rows), values), rows, settings.kept)
 
     def update_envelope(

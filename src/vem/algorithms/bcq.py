@@ -19,6 +19,7 @@ from vem.core import memory
 from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, move_targets
 
 SLICE_ROWS = 1024
+"""Rows valued at a time, each with all its generated actions."""
 LARGEST_LATENT = 0.5
 """Latents are clipped here when actions are generated: close to the center the decoder was trained most."""
 LOG_STD_BOUNDS = (-4.0, 15.0)
@@ -224,9 +225,7 @@ def make(settings: BCQSettings, spec: Spec, num_steps: int) -> Algorithm:
 def make_episodic(settings: BCQEMSettings, spec: Spec, num_steps: int) -> Algorithm:
     """BCQ-EM for data of the given sizes: critics regress on R_t = max_n Q_{t,n} (paper, eq. of appendix BCQ-EM)."""
     init, draw_latents, update_towards, export = _make(settings, spec)
-    total = memory.count_slices(spec.num_rows, SLICE_ROWS)
-    affordable = -(-settings.batch_size * settings.steps_per_refresh // SLICE_ROWS)
-    rolling = total if settings.refresh == "full" else min(total, affordable)
+    num_fresh = None if settings.refresh == "full" else settings.batch_size * settings.steps_per_refresh
     latent_rows = min(SLICE_ROWS, spec.num_rows)
 
     def refresh(
@@ -234,9 +233,7 @@ def make_episodic(settings: BCQEMSettings, spec: Spec, num_steps: int) -> Algori
     ) -> tuple[BCQState, EpisodicMemory]:
         latents = draw_latents(key, latent_rows, settings.num_target_actions)
         value = lambda observations: state_values(state, rows.observe(observations), latents)[None]
-        num_slices = jnp.where(index == 0, total, rolling)
-        first = (index - 1) * rolling
-        values = memory.refresh_values(value, rows.observations, old.values, first, num_slices, SLICE_ROWS)
+        values = memory.refresh_values(value, rows.observations, old.values, index, num_fresh, SLICE_ROWS)
         steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
         return state, EpisodicMemory(values, memory.episodic_maximum(values, steps, settings.num_plan_steps))
 
