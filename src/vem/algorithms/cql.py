@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.config import setting
+from vem.algorithms.config import Configuration, setting
 from vem.core.distributions import sample_tanh_gaussian, tanh_gaussian_log_likelihood
 from vem.core.networks import (
     Network,
@@ -31,7 +31,7 @@ TILE_INPUTS = 480
 
 
 @dataclass(frozen=True)
-class CQLSettings:
+class CQL(Configuration):
     """The official settings for MuJoCo; ``vem.algorithms.presets`` holds those of the other task families."""
 
     conservative_weight: float = setting(5.0, "weight of the conservative term", "not negative", sweep=True)
@@ -87,7 +87,7 @@ def q_values(critics: Network, observations: jax.Array, actions: jax.Array) -> j
 
 
 def update_policy(
-    config: CQLSettings, state: CQLState, batch: Batch, key: jax.Array, is_cloning: bool
+    config: CQL, state: CQLState, batch: Batch, key: jax.Array, is_cloning: bool
 ) -> tuple[CQLState, Metrics]:
     """One step of the actor and of the entropy's weight: toward high Q, or toward the recorded actions."""
 
@@ -119,7 +119,7 @@ def update_policy(
 
 
 def update_critics(
-    config: CQLSettings, state: CQLState, actor: Network, batch: Batch, key: jax.Array
+    config: CQL, state: CQLState, actor: Network, batch: Batch, key: jax.Array
 ) -> tuple[CQLState, Metrics]:
     """One step of the critics, of their targets and of the multiplier; ``actor`` proposes the actions."""
     uniform_key, here_key, next_key, target_key = jax.random.split(key, 4)
@@ -175,7 +175,7 @@ def update_critics(
     return state, metrics
 
 
-def make(config: CQLSettings, spec: Spec, num_steps: int) -> Algorithm:
+def make(config: CQL, spec: Spec, num_steps: int) -> Algorithm:
     """CQL for data of the given sizes: a stage of cloning, if any, then soft actor-critic."""
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> CQLState:

@@ -12,7 +12,7 @@ import jax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
 from vem.algorithms.vem import policy, values
-from vem.algorithms.vem.config import VEM, check
+from vem.algorithms.vem.config import VEM
 from vem.algorithms.vem.values import ValueMemory, VEMState
 from vem.core import advantages
 from vem.core.networks import apply_networks
@@ -22,7 +22,6 @@ __all__ = ["VEM", "VEMState", "make"]
 
 def make(config: VEM, spec: Spec, num_steps: int) -> Algorithm:
     """VEM for data of the given sizes, ``num_steps`` steps in all."""
-    check(config)
     num_value = max(1, round(num_steps * config.value_share)) if config.schedule == "value-then-policy" else 0
     learner = policy.regression(config, spec, max(1, num_steps - num_value))
     if config.schedule == "joint":
