@@ -12,7 +12,7 @@ from small_runs import tiny_dataset, tiny_settings
 from vem.algorithms import vem
 from vem.algorithms.base import Spec, draw_batch, put_rows, spec_of, unrewarded_share
 from vem.algorithms.vem import guided
-from vem.algorithms.vem.config import VEM, complete
+from vem.algorithms.vem.config import VEM
 from vem.data import from_arrays
 from vem.errors import RunError, SettingsError
 from vem.runs.run import create_run, make_config
@@ -84,7 +84,7 @@ def test_where_nothing_travels_all_that_varies_is_taken():
 @pytest.mark.parametrize("terminal", [False, True])
 def test_moves_that_a_time_limit_cut_are_not_drawn(terminal):
     dataset, horizon = walk((30, 30, 4), terminal=terminal), 10
-    config, _ = complete(VEM(policy="guided", horizon=horizon, value_hidden=(4,), effective_sample=1.0), Spec(4, 1, 1))
+    config, _ = VEM(policy="guided", horizon=horizon, value_hidden=(4,), effective_sample=1.0).complete(Spec(4, 1, 1))
     spec, rows = spec_of(dataset), rows_of(dataset)
     algorithm = vem.make(config, spec, 3)
     state = algorithm.init(jax.random.key(0), {"expectile": jnp.asarray(0.3), "effective_sample": jnp.asarray(1.0)})
@@ -106,15 +106,15 @@ def test_recordings_shorter_than_the_horizon_train(lengths, tmp_path):
 
 def test_the_choice_follows_from_the_data():
     sparse, dense = Spec(3, 2, 1000, 400, unrewarded=0.9), Spec(3, 2, 1000, 400, unrewarded=0.0)
-    config, notes = complete(VEM(), sparse)
+    config, notes = VEM().complete(sparse)
     assert (config.policy, config.horizon, config.discount) == ("guided", 25, 0.9925)
     assert any("90 %" in note for note in notes)
-    config, notes = complete(VEM(), dense)
+    config, notes = VEM().complete(dense)
     assert (config.policy, config.horizon, config.discount) == ("regression", None, 0.99)
-    assert complete(config, sparse) == (config, ())
-    assert complete(VEM(policy="guided", horizon=3, discount=0.9), dense)[0].horizon == 3
-    assert complete(VEM(schedule="joint", policy_draw="uniform"), sparse)[0].policy == "regression"
-    assert complete(VEM(), sparse._replace(typical_steps=2))[0].policy == "regression"
+    assert config.complete(sparse) == (config, ())
+    assert VEM(policy="guided", horizon=3, discount=0.9).complete(dense)[0].horizon == 3
+    assert VEM(schedule="joint", policy_draw="uniform").complete(sparse)[0].policy == "regression"
+    assert VEM().complete(sparse._replace(typical_steps=2))[0].policy == "regression"
 
 
 def test_the_share_of_steps_without_a_reward_ahead():

@@ -12,19 +12,18 @@ import jax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
 from vem.algorithms.vem import guided, policy, values
-from vem.algorithms.vem.config import VEM, check, complete
+from vem.algorithms.vem.config import VEM
 from vem.algorithms.vem.values import ValueMemory, VEMState
 from vem.core import advantages
 from vem.core.networks import apply_networks
 
-__all__ = ["VEM", "VEMState", "complete", "make"]
+__all__ = ["VEM", "VEMState", "make"]
 
 
 def make(config: VEM, spec: Spec, num_steps: int) -> Algorithm:
     """VEM for data of the given sizes, ``num_steps`` steps in all."""
-    check(config)
-    config, _ = complete(config, spec)
-    assert config.value_share is not None, "complete() decides it"
+    config, _ = config.complete(spec)
+    assert config.value_share is not None, "complete decides it"
     num_value = max(1, round(num_steps * config.value_share)) if config.schedule == "value-then-policy" else 0
     learn = guided.guided if config.policy == "guided" else policy.regression
     learner = learn(config, spec, max(1, num_steps - num_value))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vem.algorithms.base import Spec
-from vem.algorithms.config import setting
+from vem.algorithms.config import Configuration, setting
 from vem.errors import SettingsError
 
 JOINING = 0.1
@@ -23,7 +23,7 @@ LONGEST_HORIZON = 25
 
 
 @dataclass(frozen=True)
-class VEM:
+class VEM(Configuration):
     """Every choice of the method; the defaults are ours, ``algorithms.presets`` has the paper's and the authors'."""
 
     expectile: float = setting(0.3, "τ: above ½ values are optimistic, below ½ conservative", "level", sweep=True)
@@ -109,69 +109,71 @@ class VEM:
     reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
     reward_shift: float = setting(0.0, "")
 
+    def check(self) -> None:
+        """Raise SettingsError for combinations that mean nothing."""
+        if self.order == "expectile-then-plan" and self.value_loss != "squared":
+            raise SettingsError(
+                f"value-loss {self.value_loss} with order expectile-then-plan applies τ twice; use value-loss squared"
+            )
+        if self.order == "plan-then-expectile" and self.value_loss == "squared":
+            raise SettingsError("value-loss squared with order plan-then-expectile ignores τ; use value-loss expectile")
+        if self.plan == "crossed" and self.num_critics == 1:
+            raise SettingsError("plan crossed needs two groups of critics; use num-critics 2 or 4")
+        if self.plan == "n-step" and self.num_plan_steps is None:
+            raise SettingsError("plan n-step needs num-plan-steps, for example 10")
+        if self.plan in ("one-step", "monte-carlo") and self.num_plan_steps is not None:
+            raise SettingsError(f"plan {self.plan} has no num-plan-steps; leave it out")
+        if self.plan != "episodic" and self.least_plan_steps not in (None, 1):
+            raise SettingsError(f"least-plan-steps belongs to plan episodic; with plan {self.plan} leave it out")
+        if (self.num_plan_steps or math.inf) < (self.least_plan_steps or 1):
+            raise SettingsError(
+                f"least-plan-steps {self.least_plan_steps} is above num-plan-steps {self.num_plan_steps}"
+            )
+        if self.policy == "guided" and self.schedule == "joint":
+            raise SettingsError("policy guided needs the final values; use schedule value-then-policy")
+        if self.policy == "guided" and (self.policy_draw == "uniform" or self.weight == "leaky-relu"):
+            raise SettingsError("policy guided draws the guide's rows by their weights; use policy-draw weights")
+        if self.policy == "regression" and self.horizon is not None:
+            raise SettingsError("horizon belongs to policy guided; with policy regression leave it out")
+        if self.weight == "leaky-relu" and self.drop_below is not None:
+            raise SettingsError("drop-below sets weights to 0 and leaky-relu weights are negative there; leave one out")
+        if self.temperature is not None and self.effective_sample is not None:
+            raise SettingsError("effective-sample sets the temperature; give one of the two and set the other to none")
+        if self.weight == "leaky-relu" and self.temperature is None:
+            raise SettingsError("leaky-relu weights need a temperature, the inverse slope below 0; for example 1")
+        if self.policy_draw == "weights" and self.schedule == "joint":
+            raise SettingsError("policy-draw weights needs the final values; with schedule joint use uniform")
+        if self.policy_draw == "weights" and self.weight == "leaky-relu":
+            raise SettingsError(
+                "leaky-relu weights can be negative, so rows cannot be drawn by them; use policy-draw uniform"
+            )
 
-def complete(config: VEM, spec: Spec) -> tuple[VEM, tuple[str, ...]]:
-    """The configuration with everything decided that follows from the data, and sentences that say why.
+    def complete(self, spec: Spec) -> tuple[VEM, tuple[str, ...]]:
+        """The configuration with everything decided that follows from the data, and sentences that say why.
 
-    Weighted regression suits data whose recordings are rewarded on the way. Where most recordings end without any
-    reward, the way to it must be joined from parts of several, and a guided policy follows such ways better.
-    """
-    notes = []
-    if config.policy == "auto":
-        can_guide = config.schedule != "joint" and config.policy_draw == "weights" and config.weight != "leaky-relu"
-        joins = spec.unrewarded >= JOINING and spec.typical_steps >= SHORTEST_RECORDING
-        config = dataclasses.replace(config, policy="guided" if joins and can_guide else "regression")
-        share = f"{100 * spec.unrewarded:.0f} % of the steps have no reward ahead in their own recording"
-        notes.append(f"policy {config.policy}: {share}")
-    if config.policy == "guided" and config.horizon is None:
-        horizon = max(1, min(LONGEST_HORIZON, spec.typical_steps // 4))
-        config = dataclasses.replace(config, horizon=horizon)
-        notes.append(f"horizon {horizon}: the typical recording has {spec.typical_steps:,} steps")
-    if config.value_share is None:
-        config = dataclasses.replace(config, value_share=0.25 if config.policy == "guided" else 0.5)
-    if config.discount is None:
-        far = 1 - 3 / spec.typical_steps if config.policy == "guided" else 0.0
-        config = dataclasses.replace(config, discount=round(min(max(far, 0.99), 0.997), 4))
-        if config.policy == "guided":
-            notes.append(f"discount {config.discount:g}: the same")
-    return config, tuple(notes)
-
-
-def check(settings: VEM) -> None:
-    """Raise SettingsError for combinations that mean nothing."""
-    if settings.order == "expectile-then-plan" and settings.value_loss != "squared":
-        raise SettingsError(
-            f"value-loss {settings.value_loss} with order expectile-then-plan applies τ twice; use value-loss squared"
-        )
-    if settings.order == "plan-then-expectile" and settings.value_loss == "squared":
-        raise SettingsError("value-loss squared with order plan-then-expectile ignores τ; use value-loss expectile")
-    if settings.plan == "crossed" and settings.num_critics == 1:
-        raise SettingsError("plan crossed needs two groups of critics; use num-critics 2 or 4")
-    if settings.plan == "n-step" and settings.num_plan_steps is None:
-        raise SettingsError("plan n-step needs num-plan-steps, for example 10")
-    if settings.plan in ("one-step", "monte-carlo") and settings.num_plan_steps is not None:
-        raise SettingsError(f"plan {settings.plan} has no num-plan-steps; leave it out")
-    if settings.plan != "episodic" and settings.least_plan_steps not in (None, 1):
-        raise SettingsError(f"least-plan-steps belongs to plan episodic; with plan {settings.plan} leave it out")
-    if (settings.num_plan_steps or math.inf) < (settings.least_plan_steps or 1):
-        raise SettingsError(
-            f"least-plan-steps {settings.least_plan_steps} is above num-plan-steps {settings.num_plan_steps}"
-        )
-    if settings.policy == "guided" and settings.schedule == "joint":
-        raise SettingsError("policy guided needs the final values; use schedule value-then-policy")
-    if settings.policy == "guided" and (settings.policy_draw == "uniform" or settings.weight == "leaky-relu"):
-        raise SettingsError("policy guided draws the guide's rows by their weights; use policy-draw weights")
-    if settings.policy == "regression" and settings.horizon is not None:
-        raise SettingsError("horizon belongs to policy guided; with policy regression leave it out")
-    if settings.weight == "leaky-relu" and settings.drop_below is not None:
-        raise SettingsError("drop-below sets weights to 0 and leaky-relu weights are negative there; leave one out")
-    if settings.temperature is not None and settings.effective_sample is not None:
-        raise SettingsError("effective-sample sets the temperature; give one of the two and set the other to none")
-    if settings.weight == "leaky-relu" and settings.temperature is None:
-        raise SettingsError("leaky-relu weights need a temperature, the inverse of the slope below 0; for example 1")
-    if settings.policy_draw == "weights" and settings.schedule == "joint":
-        raise SettingsError("policy-draw weights needs the final values; with schedule joint use policy-draw uniform")
-    if settings.policy_draw == "weights" and settings.weight == "leaky-relu":
-        raise SettingsError(
-            "leaky-relu weights can be negative, so rows cannot be drawn by them; use policy-draw uniform"
-        )
+        Weighted regression suits data whose recordings are rewarded on the way. Where many recordings end without any
+        reward, the way to it must be joined from parts of several, and a guided policy follows such ways better.
+        """
+        config, notes = self, []
+        if config.policy == "auto":
+            can_guide = config.schedule != "joint" and config.policy_draw == "weights" and config.weight != "leaky-relu"
+            joins = spec.unrewarded >= JOINING and spec.typical_steps >= SHORTEST_RECORDING
+            policy = "guided" if joins and can_guide else "regression"
+            notes.append(
+                f"policy {policy}: {100 * spec.unrewarded:.0f} % of the steps have no reward ahead in their own recording"
+            )
+            config = dataclasses.replace(config, policy=policy)
+        is_guided = config.policy == "guided"
+        if is_guided and config.horizon is None:
+            horizon = max(1, min(LONGEST_HORIZON, spec.typical_steps // 4))
+            notes.append(f"horizon {horizon}: the typical recording has {spec.typical_steps:,} steps")
+            config = dataclasses.replace(config, horizon=horizon)
+        if config.value_share is None:
+            config = dataclasses.replace(config, value_share=0.25 if is_guided else 0.5)
+        if config.discount is None:
+            far = 1 - 3 / spec.typical_steps if is_guided else 0.0
+            discount = round(min(max(far, 0.99), 0.997), 4)
+            if is_guided:
+                notes.append(f"discount {discount:g}: by the length of the typical recording")
+            config = dataclasses.replace(config, discount=discount)
+        return config, tuple(notes)

@@ -158,8 +158,8 @@ def refresh_moves(
 
     Moves that a time limit cut short are not drawn; those that end with the task are, however short.
     """
-    assert config.horizon is not None, "complete() decides it"
-    assert config.discount is not None, "complete() decides it"
+    assert config.horizon is not None, "complete decides it"
+    assert config.discount is not None, "complete decides it"
     ends = episode_ends(rows.valid)
     state = state._replace(policy=state.policy._replace(move_scale=fit_move_scale(rows, ends, config.horizon)))
     values = final_values(spec, state, rows)

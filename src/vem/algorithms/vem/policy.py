@@ -118,7 +118,7 @@ def refresh_memory(
 ) -> tuple[VEMState, PolicyMemory]:
     """Advantages and weights of all rows under the final values."""
     returns = final_returns(config, spec, state, rows)
-    values = final_values(spec, state, rows)
+    values = final_values(state, rows)
     sample = sample_rows(rows)
     scale = fit_scale(config, returns[sample], values[sample], rows, state.swept)
     adv = compute_advantages(config, returns, values, scale)

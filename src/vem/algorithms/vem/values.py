@@ -15,7 +15,6 @@ from vem.algorithms.vem.config import VEM
 from vem.core import losses, memory
 from vem.core.networks import Network, apply_networks, descend, init_networks, move_targets
 
-SLICE_ROWS = 4096
 VALUE_LOSSES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "expectile": losses.expectile_loss,
     "squared-weight": losses.squared_weight_loss,
@@ -105,7 +104,7 @@ def find_plan(config: VEM, spec: Spec) -> Callable[[jax.Array, memory.Steps], ja
 
 def plan_returns(config: VEM, spec: Spec, values: jax.Array, rows: Rows, expectile: jax.Array) -> jax.Array:
     """R of every row (paper, eq. 5 and 6): the plan over V̂, or over V′ where τ acts in the regression."""
-    assert config.discount is not None, "complete() decides it"
+    assert config.discount is not None, "complete decides it"
     steps = memory.Steps(rows.rewards, config.discount * rows.continues, rows.valid)
     if config.order == "expectile-then-plan":
         values = expectile_operator(config, values, steps, expectile)
@@ -114,19 +113,14 @@ def plan_returns(config: VEM, spec: Spec, values: jax.Array, rows: Rows, expecti
 
 def final_returns(config: VEM, spec: Spec, state: VEMState, rows: Rows) -> jax.Array:
     """R of every row under the target networks as they are, the smallest over the groups: shape (rows,)."""
-    value = partial(target_values, config, state, rows)
-    total = memory.count_slices(spec.num_rows, SLICE_ROWS)
-    blank = jnp.zeros((num_groups(config), spec.num_rows))
-    values = memory.refresh_values(value, rows.observations, blank, 0, total, SLICE_ROWS)
+    values = memory.value_rows(partial(target_values, config, state, rows), rows.observations, num_groups(config))
     return plan_returns(config, spec, values, rows, state.swept["expectile"]).min(0)
 
 
-def final_values(spec: Spec, state: VEMState, rows: Rows) -> jax.Array:
+def final_values(state: VEMState, rows: Rows) -> jax.Array:
     """V of every row, the mean of the critics: shape (rows,)."""
     value = lambda observations: apply_networks(state.critics, rows.observe(observations)).mean(0, keepdims=True)
-    total = memory.count_slices(spec.num_rows, SLICE_ROWS)
-    blank = jnp.zeros((1, spec.num_rows))
-    return memory.refresh_values(value, rows.observations, blank, 0, total, SLICE_ROWS)[0]
+    return memory.value_rows(value, rows.observations, 1)[0]
 
 
 def empty_memory(config: VEM, spec: Spec) -> ValueMemory:
@@ -142,14 +136,10 @@ def refresh_memory(
     if config.target_update == "refresh":
         rate = jnp.where(index == 0, 0.0, config.target_rate)
         state = state._replace(targets=move_targets(state.targets, state.critics, rate))
-    total = memory.count_slices(spec.num_rows, SLICE_ROWS)
     # A refreshed row costs one forward pass, an updated row about three.
-    affordable = -(-3 * config.batch_size * config.steps_per_refresh // SLICE_ROWS)
-    rolling = total if config.refresh == "full" else min(total, affordable)
+    num_fresh = None if config.refresh == "full" else 3 * config.batch_size * config.steps_per_refresh
     value = partial(target_values, config, state, rows)
-    num_slices = jnp.where(index == 0, total, rolling)
-    first = (index - 1) * rolling
-    values = memory.refresh_values(value, rows.observations, old.values, first, num_slices, SLICE_ROWS)
+    values = memory.refresh_values(value, rows.observations, old.values, index, num_fresh)
     return state, ValueMemory(values, plan_returns(config, spec, values, rows, state.swept["expectile"]))
 
 
