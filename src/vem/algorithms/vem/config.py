@@ -158,10 +158,9 @@ class VEM(Configuration):
         if config.policy == "auto":
             can_guide = config.schedule != "joint" and config.policy_draw == "weights" and config.weight != "leaky-relu"
             joins = spec.unrewarded >= JOINING and spec.typical_steps >= SHORTEST_RECORDING
-            policy = "guided" if joins and can_guide else "regression"
-            notes.append(
-                f"policy {policy}: {100 * spec.unrewarded:.0f} % of the steps have no reward ahead in their own recording"
-            )
+            policy: Literal["guided", "regression"] = "guided" if joins and can_guide else "regression"
+            share = f"{100 * spec.unrewarded:.0f} %"
+            notes.append(f"policy {policy}: {share} of the steps have no reward ahead in their own recording")
             config = dataclasses.replace(config, policy=policy)
         is_guided = config.policy == "guided"
         if is_guided and config.horizon is None:

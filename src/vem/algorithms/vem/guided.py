@@ -162,7 +162,7 @@ def refresh_moves(
     assert config.discount is not None, "complete decides it"
     ends = episode_ends(rows.valid)
     state = state._replace(policy=state.policy._replace(move_scale=fit_move_scale(rows, ends, config.horizon)))
-    values = final_values(spec, state, rows)
+    values = final_values(state, rows)
     steps = memory.Steps(rows.rewards, config.discount * rows.continues, rows.valid)
     returns = memory.n_step(values, steps, config.horizon)
     is_whole = (ends - jnp.arange(spec.num_rows) >= config.horizon) | (rows.continues[ends - 1] == 0)
@@ -188,7 +188,7 @@ def guide_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
             errors = moves - apply_network(guide, batch.observations)
             log_std = log_deviation(free, config.log_std_low, config.log_std_high)
             loss = jnp.sum(jnp.where(kept, 0.5 * (errors * jnp.exp(-log_std)) ** 2 + log_std, 0.0), axis=-1).mean()
-            return loss, jnp.sum(jnp.where(kept, errors**2, 0.0)) / (kept.sum() * batch.rows.size)
+            return loss, jnp.sum(jnp.where(kept, errors**2, 0.0)) / (jnp.maximum(kept.sum(), 1) * batch.rows.size)
 
         parameters = (learner.guide, learner.guide_log_std)
         (loss, error), grads = jax.value_and_grad(compute_loss, has_aux=True)(parameters)
