@@ -60,14 +60,14 @@ def measure(
     """The figures of the methods; ``changes`` replaces settings by method."""
     spec = spec_of(dataset)
     rows = put_rows(dataset)
-    settings = {name: build(METHODS[name].settings, dict((changes or {}).get(name, {}))) for name in names}
+    settings = {name: build(METHODS[name].config, dict((changes or {}).get(name, {}))) for name in names}
     runs: dict[tuple[str, ...], Callable[[], None]] = {}
     flops: dict[tuple[str, str], tuple[float, float]] = {}
     shares: dict[str, dict[str, float]] = {}
     for name in names:
         stages = METHODS[name].make(settings[name], spec, RUN_UPDATES).stages
         needed = needed_flops(name, settings[name], spec)
-        shares[name] = {stage.name: stage.num_updates / RUN_UPDATES for stage in stages}
+        shares[name] = {stage.name: stage.num_steps / RUN_UPDATES for stage in stages}
         for index, stage in enumerate(stages):
             for num_seeds in (1, NUM_SEEDS):
                 chunk = Chunk(name, settings[name], index, rows, spec, num_seeds)

@@ -69,6 +69,16 @@ class Policy:
         values = np.concatenate([value(self, part) for part in slices]) * self.tensors["value_unit"]
         return values[0] if single else values
 
+    def guide(self, observations: np.ndarray) -> np.ndarray:
+        """Where a guided policy heads for: the move in the observations' own units; 0 where it names none."""
+        if self.kind != "guided":
+            raise RunError(f"a {self.info.get('algorithm', self.kind)} policy of kind {self.kind} has no guide")
+        inputs, single = self._inputs(observations)
+        scale = self.tensors["move_scale"]
+        unit = np.where(scale > 0, self.tensors["observation_deviation"] / np.where(scale > 0, scale, 1), 0)
+        moves = network(self.tensors, "guide", inputs) * unit
+        return moves[0] if single else moves
+
     def _inputs(self, observations: np.ndarray) -> tuple[np.ndarray, bool]:
         inputs = np.asarray(observations, np.float32)
         single = inputs.ndim == 1
@@ -159,6 +169,12 @@ def _gaussian(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generat
     return mean + np.exp(tensors["log_std"]) * generator.standard_normal(mean.shape, dtype=np.float32)
 
 
+def _guided(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    """The executor's action for the move that the guide names; dimensions that moves leave out are 0."""
+    moves = network(tensors, "guide", inputs) * (tensors["move_scale"] > 0)
+    return _gaussian(tensors, np.concatenate([inputs, moves], axis=-1), generator)
+
+
 def _deterministic(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
     return np.tanh(network(tensors, "actor", inputs))
 
@@ -196,6 +212,7 @@ def _bcq_candidates(
 
 ACTORS: dict[str, Callable[[Tensors, np.ndarray, np.random.Generator | None], np.ndarray]] = {
     "gaussian": _gaussian,
+    "guided": _guided,
     "deterministic": _deterministic,
     "tanh-gaussian": _tanh_gaussian,
     "bcq": _bcq,

@@ -15,7 +15,7 @@ from vem.algorithms import METHODS
 from vem.algorithms.base import put_rows, spec_of
 from vem.algorithms.config import build, sweepable
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,9 @@ def test_no_method_does_twice_what_it_needs(benchmarks, name):
     arithmetic, _ = benchmarks
     dataset = tiny_dataset()
     spec = spec_of(dataset)
-    settings = build(METHODS[name].settings, tiny_settings(name))
+    settings = build(METHODS[name].config, tiny_settings(name))
     algorithm = METHODS[name].make(settings, spec, 10)
-    swept = {field: jnp.zeros(()) for field in sweepable(METHODS[name].settings)}
+    swept = {field: jnp.zeros(()) for field in sweepable(METHODS[name].config)}
     state = jax.eval_shape(algorithm.init, jax.random.key(0), swept)
     needed = arithmetic.needed_flops(name, settings, spec)
     for stage in algorithm.stages:

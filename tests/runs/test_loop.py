@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from tiny import SMALL, tiny_dataset
-from vem.runs import loop
 from vem.algorithms import find_method
 from vem.algorithms.base import put_rows, spec_of
 from vem.algorithms.config import build
 from vem.errors import DivergenceError
+from vem.runs import loop
 from vem.runs.loop import Member
 
 SWEPT = {"expectile": 0.3, "effective_sample": 0.5}
@@ -23,7 +23,7 @@ def dataset():
 def algorithm_for(dataset, num_steps=120, **settings):
     method = find_method("vem")
     spec = spec_of(dataset)
-    return method.make(build(method.settings, {**SMALL, **settings}), spec, num_steps)
+    return method.make(build(method.config, {**SMALL, **settings}), spec, num_steps)
 
 
 def run(dataset, members, **settings):

@@ -10,8 +10,8 @@ import pytest
 
 import vem
 from tiny import SMALL, tiny_dataset
-from vem.runs import checkpoints
 from vem.errors import RunError, SettingsError, VemError
+from vem.runs import checkpoints
 from vem.runs.run import create_run, make_config, read_config, resume_run
 
 SETTINGS = {**SMALL, "expectile": [0.2, 0.6]}
@@ -57,9 +57,9 @@ def test_a_run_directory_holds_what_it_should(finished, dataset):
 
 
 def vem_settings():
-    from vem.algorithms.vem import VEMSettings
+    from vem.algorithms.vem import VEM
 
-    return VEMSettings
+    return VEM
 
 
 def test_policies_act_within_the_bounds(finished, dataset):

@@ -11,16 +11,14 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
-from vem.algorithms.config import setting
+from vem.algorithms.config import Configuration, setting
 from vem.core import advantages, memory
 from vem.core.distributions import log_likelihood, policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
-SLICE_ROWS = 4096
-
 
 @dataclass(frozen=True)
-class AWRSettings:
+class AWR(Configuration):
     """The official settings; only the fixed σ differs between task families."""
 
     temperature: float = setting(1.0, "of the weights of standardized advantages", "positive", sweep=True)
@@ -60,18 +58,18 @@ class AWRMemory(NamedTuple):
     deviation: jax.Array
 
 
-def make(settings: AWRSettings, spec: Spec, num_steps: int) -> Algorithm:
+def make(config: AWR, spec: Spec, num_steps: int) -> Algorithm:
     """AWR for data of the given sizes."""
-    value_optimizer = optax.sgd(settings.value_lr, settings.momentum)
-    policy_optimizer = optax.sgd(settings.policy_lr, settings.momentum)
+    value_optimizer = optax.sgd(config.value_lr, config.momentum)
+    policy_optimizer = optax.sgd(config.policy_lr, config.momentum)
     # Plain gradient descent needs targets of order 1; (1−γ)·V is of the reward's own size.
-    unit = settings.value_unit or 1 / (1 - settings.discount)
-    log_std = math.log(settings.policy_std)
+    unit = config.value_unit or 1 / (1 - config.discount)
+    log_std = math.log(config.policy_std)
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> AWRState:
         critic_key, actor_key = jax.random.split(key)
-        critic = init_networks(critic_key, (spec.observation_size, *settings.value_hidden, 1), 1)
-        actor = init_network(actor_key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
+        critic = init_networks(critic_key, (spec.observation_size, *config.value_hidden, 1), 1)
+        actor = init_network(actor_key, (spec.observation_size, *config.policy_hidden, spec.action_size))
         return AWRState(critic, actor, value_optimizer.init(critic), policy_optimizer.init(actor), swept)
 
     def value(critic: Network, observations: jax.Array) -> jax.Array:
@@ -80,12 +78,10 @@ def make(settings: AWRSettings, spec: Spec, num_steps: int) -> Algorithm:
     def refresh(
         state: AWRState, old: AWRMemory, rows: Rows, index: jax.Array, key: jax.Array
     ) -> tuple[AWRState, AWRMemory]:
-        value_rows = lambda observations: value(state.critic, rows.observe(observations))
-        num_slices = memory.count_slices(spec.num_rows, SLICE_ROWS)
-        blank = jnp.zeros((1, spec.num_rows))
-        values = memory.refresh_values(value_rows, rows.observations, blank, 0, num_slices, SLICE_ROWS)
-        steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
-        returns = memory.lambda_return(values, steps, settings.td_lambda)
+        value_of = lambda observations: value(state.critic, rows.observe(observations))
+        values = memory.value_rows(value_of, rows.observations, 1)
+        steps = memory.Steps(rows.rewards, config.discount * rows.continues, rows.valid)
+        returns = memory.lambda_return(values, steps, config.td_lambda)
         adv = (returns - values)[0, rows.drawable]
         return state, AWRMemory(returns[0], adv.mean(), jnp.maximum(adv.std(), 1e-5))
 
@@ -99,7 +95,7 @@ def make(settings: AWRSettings, spec: Spec, num_steps: int) -> Algorithm:
         (value_error, values), gradient = jax.value_and_grad(value_loss, has_aux=True)(state.critic)
         critic, value_opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.critic)
         adv = (returns - values - memory.mean) / memory.deviation
-        weight = advantages.exponential_weights(adv, state.swept["temperature"], settings.largest_weight)
+        weight = advantages.exponential_weights(adv, state.swept["temperature"], config.largest_weight)
 
         def policy_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
             mean = policy_mean(actor, batch.observations)
@@ -127,5 +123,5 @@ def make(settings: AWRSettings, spec: Spec, num_steps: int) -> Algorithm:
         critics = (*hidden, jax.tree.map(lambda leaf: leaf * unit, last))
         return {"actor": state.actor, "log_std": jnp.full(spec.action_size, log_std), "critics": critics}
 
-    stage = Stage("joint", num_steps, settings.steps_per_refresh, settings.batch_size, empty, refresh, update)
+    stage = Stage("joint", num_steps, config.steps_per_refresh, config.batch_size, empty, refresh, update)
     return Algorithm("awr", init, (stage,), export, "gaussian")

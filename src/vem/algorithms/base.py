@@ -61,6 +61,8 @@ class Spec(NamedTuple):
     num_rows: int
     typical_steps: int = 1
     """Steps of the episode that the median transition is in."""
+    unrewarded: float = 0.0
+    """Share of the steps after which their own recording earns nothing more than its smallest reward."""
 
 
 def draw_uniformly(memory: Memory, rows: Rows, count: int, key: jax.Array) -> jax.Array:
@@ -83,6 +85,8 @@ class Stage(NamedTuple):
     update: Callable[[State, Memory, Batch, jax.Array], tuple[State, Metrics]]
     draw: Callable[[Memory, Rows, int, jax.Array], jax.Array] = draw_uniformly
     """(memory, rows, batch size, key) → indices of the rows of an update."""
+    successor: Callable[[Memory, jax.Array, jax.Array], jax.Array] | None = None
+    """(memory, drawn rows, key) → the rows whose observations are ``next_observations``; None: the rows after."""
     trains_policy: bool = True
     """False where the policy stays as it is, so that evaluating it on the way would show nothing."""
 
@@ -104,7 +108,24 @@ def spec_of(dataset: Dataset) -> Spec:
     """The facts of a dataset that decide shapes and plans."""
     lengths = np.sort(dataset.episode_lengths)
     typical = lengths[np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)]
-    return Spec(dataset.observation_size, dataset.action_size, dataset.num_rows, int(typical))
+    sizes = (dataset.observation_size, dataset.action_size, dataset.num_rows)
+    return Spec(*sizes, int(typical), unrewarded_share(dataset))
+
+
+def unrewarded_share(dataset: Dataset) -> float:
+    """Share of the steps after which their own recording earns nothing more than the smallest reward of all.
+
+    It says how much joining of recordings there is to do: 0 where every step is rewarded, near 1 where few recordings
+    reach a goal. Data whose rewards are all equal have nothing to join: 0.
+    """
+    rewards, valid = dataset.rewards, dataset.valid
+    low, high = float(rewards[valid].min()), float(rewards[valid].max())
+    if low == high:
+        return 0.0
+    earned = np.concatenate([[0], np.cumsum(valid & (rewards > low + 1e-6 * (high - low)))])
+    rows, ends = np.arange(dataset.num_rows), dataset.episode_ends
+    left = earned[ends[np.searchsorted(ends, rows)]] - earned[rows]
+    return float(np.mean(left[valid] == 0))
 
 
 def no_memory() -> Memory:
@@ -178,18 +199,21 @@ def discounted_returns(rewards: np.ndarray, valid: np.ndarray, discount: float) 
     return np.asarray(jax.jit(memory.monte_carlo)(zeros, steps))[0]
 
 
-def gather(rows: Rows, index: jax.Array) -> Batch:
-    """The transitions of these rows."""
+def gather(rows: Rows, index: jax.Array, successor: jax.Array | None = None) -> Batch:
+    """The transitions of these rows, or their moves to the rows ``successor``."""
     return Batch(
         rows=index,
         observations=rows.observe(rows.observations[index]),
         actions=rows.actions[index],
         rewards=rows.rewards[index],
         continues=rows.continues[index],
-        next_observations=rows.observe(rows.observations[index + 1]),
+        next_observations=rows.observe(rows.observations[index + 1 if successor is None else successor]),
     )
 
 
 def draw_batch(stage: Stage, memory: Memory, rows: Rows, key: jax.Array) -> Batch:
     """The transitions of an update, drawn as the stage draws them."""
-    return gather(rows, stage.draw(memory, rows, stage.batch_size, key))
+    index = stage.draw(memory, rows, stage.batch_size, key)
+    if stage.successor is None:
+        return gather(rows, index)
+    return gather(rows, index, stage.successor(memory, index, jax.random.fold_in(key, 1)))

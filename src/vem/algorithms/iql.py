@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.config import setting
+from vem.algorithms.config import Configuration, setting
 from vem.core import advantages, losses
 from vem.core.distributions import log_likelihood, policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
 
 
 @dataclass(frozen=True)
-class IQLSettings:
+class IQL(Configuration):
     """The official settings for MuJoCo; ``vem.algorithms.presets`` holds those of the other task families."""
 
     expectile: float = setting(0.7, "τ: toward 1, V is the best recorded action's value", "level", sweep=True)
@@ -55,18 +55,18 @@ class IQLState(NamedTuple):
     swept: dict[str, jax.Array]
 
 
-def make(settings: IQLSettings, spec: Spec, num_steps: int) -> Algorithm:
+def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
     """IQL for data of the given sizes."""
-    value_optimizer = optax.adam(settings.value_lr)
-    critic_optimizer = optax.adam(settings.value_lr)
-    policy_optimizer = optax.adam(optax.cosine_decay_schedule(settings.policy_lr, num_steps))
+    value_optimizer = optax.adam(config.value_lr)
+    critic_optimizer = optax.adam(config.value_lr)
+    policy_optimizer = optax.adam(optax.cosine_decay_schedule(config.policy_lr, num_steps))
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> IQLState:
         value_key, critic_key, actor_key = jax.random.split(key, 3)
         observed, acted = spec.observation_size, spec.action_size
-        values = init_networks(value_key, (observed, *settings.value_hidden, 1), 1)
-        critics = init_networks(critic_key, (observed + acted, *settings.value_hidden, 1), 2)
-        actor = init_network(actor_key, (observed, *settings.policy_hidden, acted))
+        values = init_networks(value_key, (observed, *config.value_hidden, 1), 1)
+        critics = init_networks(critic_key, (observed + acted, *config.value_hidden, 1), 2)
+        actor = init_network(actor_key, (observed, *config.policy_hidden, acted))
         free_log_std = jnp.zeros(acted)
         return IQLState(
             values=values,
@@ -81,7 +81,7 @@ def make(settings: IQLSettings, spec: Spec, num_steps: int) -> Algorithm:
         )
 
     def log_std_of(free: jax.Array) -> jax.Array:
-        return jnp.clip(free, settings.log_std_low, settings.log_std_high)
+        return jnp.clip(free, config.log_std_low, config.log_std_high)
 
     def update(state: IQLState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[IQLState, Metrics]:
         pairs = jnp.concatenate([batch.observations, batch.actions], axis=-1)
@@ -96,11 +96,11 @@ def make(settings: IQLSettings, spec: Spec, num_steps: int) -> Algorithm:
 
         estimates = apply_networks(values, batch.observations)[0]
         temperature = 1 / jnp.maximum(state.swept["inverse_temperature"], 1e-8)
-        weight = advantages.exponential_weights(recorded - estimates, temperature, settings.largest_weight)
+        weight = advantages.exponential_weights(recorded - estimates, temperature, config.largest_weight)
 
         def policy_loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
             actor, free = parameters
-            mean = policy_mean(actor, batch.observations, key, settings.policy_dropout)
+            mean = policy_mean(actor, batch.observations, key, config.policy_dropout)
             likelihood = log_likelihood(batch.actions, mean, log_std_of(free))
             return -jnp.mean(weight * likelihood), likelihood.mean()
 
@@ -108,14 +108,14 @@ def make(settings: IQLSettings, spec: Spec, num_steps: int) -> Algorithm:
         (policy_error, likelihood), gradient = jax.value_and_grad(policy_loss, has_aux=True)(parameters)
         (actor, free), policy_opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, parameters)
 
-        goals = batch.rewards + settings.discount * batch.continues * apply_networks(values, batch.next_observations)[0]
+        goals = batch.rewards + config.discount * batch.continues * apply_networks(values, batch.next_observations)[0]
 
         def critic_loss(critics: Network) -> jax.Array:
             return jnp.sum(jnp.mean((goals - apply_networks(critics, pairs)) ** 2, axis=1))
 
         critic_error, gradient = jax.value_and_grad(critic_loss)(state.critics)
         critics, critic_opt_state = descend(critic_optimizer, gradient, state.critic_opt_state, state.critics)
-        targets = move_targets(state.targets, critics, settings.target_rate)
+        targets = move_targets(state.targets, critics, config.target_rate)
         metrics = {
             "value_loss": value_error,
             "value_mean": estimates.mean(),
@@ -131,5 +131,5 @@ def make(settings: IQLSettings, spec: Spec, num_steps: int) -> Algorithm:
     def export(state: IQLState) -> dict[str, Any]:
         return {"actor": state.actor, "log_std": log_std_of(state.free_log_std), "critics": state.values}
 
-    stage = Stage("joint", num_steps, None, settings.batch_size, no_memory, no_refresh, update)
+    stage = Stage("joint", num_steps, None, config.batch_size, no_memory, no_refresh, update)
     return Algorithm("iql", init, (stage,), export, "gaussian")

@@ -32,6 +32,8 @@ _OURS = Preset({}, {}, "the settings' own defaults, chosen by hand in short tria
 _PAPER_VEM = Preset(
     settings={
         "expectile": 0.3,
+        "discount": 0.99,
+        "policy": "regression",
         "order": "expectile-then-plan",
         "value_loss": "squared",
         "plan": "episodic",
@@ -65,6 +67,8 @@ _PAPER_VEM = Preset(
 _AUTHORS_VEM = Preset(
     settings={
         "expectile": 0.3,
+        "discount": 0.99,
+        "policy": "regression",
         "order": "plan-then-expectile",
         "value_loss": "squared-weight",
         "plan": "crossed",

@@ -227,7 +227,7 @@ def parse_settings(texts: Sequence[str], algorithms: Sequence[str], strict: bool
             algorithm
             for algorithm in algorithms
             if owner in ("", algorithm)
-            and name in [field.name for field in dataclasses.fields(find_method(algorithm).settings)]
+            and name in [field.name for field in dataclasses.fields(find_method(algorithm).config)]
         ]
         if strict and not having:
             raise SettingsError(f"--set {text}: none of {', '.join(algorithms)} has this setting")

@@ -126,7 +126,7 @@ def make_config(
     from vem.algorithms.config import convert, sweepable
     from vem.runs import run as runs
 
-    names = sweepable(find_method(algorithm).settings)
+    names = sweepable(find_method(algorithm).config)
     settings: dict[str, Any] = {}
     for name, text in vars(options).items():
         if name.startswith("set_") and text is not None:
@@ -235,8 +235,8 @@ def _add_settings(parser: argparse.ArgumentParser, algorithm: str) -> None:
         return
     method = METHODS[algorithm]
     group = parser.add_argument_group(f"settings of {algorithm}, {method.summary}")
-    hints = typing.get_type_hints(method.settings)
-    for field in dataclasses.fields(method.settings):
+    hints = typing.get_type_hints(method.config)
+    for field in dataclasses.fields(method.config):
         default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
         choices = [
             str(a) for a in typing.get_args(hints[field.name]) if a is not type(None) and not isinstance(a, type)

@@ -242,7 +242,7 @@ def _configuration(group: Group) -> str:
     meanings = {
         field.name: field.metadata.get("meaning", "")
         for run in group.runs
-        for field in dataclasses.fields(find_method(run.config.algorithm).settings)
+        for field in dataclasses.fields(find_method(run.config.algorithm).config)
     }
     head = "".join(f'<th scope="col">{_text(run.label)}</th>' for run in group.runs)
     lines = []

@@ -144,9 +144,7 @@ def _empty(stage: Stage, num_members: int) -> Memory:
     return jax.tree.map(lambda leaf: jnp.zeros((num_members, *leaf.shape), leaf.dtype), jax.eval_shape(stage.empty))
 
 
-def _check(
-    metrics: dict[str, np.ndarray], members: Sequence[Member], stage: Stage, steps: int, largest: float
-) -> None:
+def _check(metrics: dict[str, np.ndarray], members: Sequence[Member], stage: Stage, steps: int, largest: float) -> None:
     unweighted = np.flatnonzero(np.isnan(metrics.get("effective_share", np.ones(1))))
     if unweighted.size:
         raise DivergenceError(

@@ -25,17 +25,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from vem import storage
-from vem.runs import checkpoints
-from vem.algorithms import presets
-from vem.algorithms import find_method
+from vem.algorithms import find_method, presets
 from vem.algorithms.base import Algorithm, Rows, put_rows, spec_of
 from vem.algorithms.config import build, convert, sweepable
 from vem.data import Dataset, load
 from vem.data.transforms import repeat_terminals
 from vem.errors import RunError, SettingsError
 from vem.policy import Policy, load_policy, make_policy
-from vem.tasks import find_task
+from vem.runs import checkpoints
 from vem.runs.loop import LONGEST_CHUNK, Member, Progress, Snapshot, start, train
+from vem.tasks import find_task
 
 CONFIG_VERSION = 2
 OLD_NAMES = {
@@ -106,9 +105,9 @@ def make_config(
     method = find_method(algorithm)
     chosen = presets.find_preset(algorithm, preset, find_task(Path(dataset).name))
     given = {**chosen.settings, **(settings or {})}
-    hints = typing.get_type_hints(method.settings)
+    hints = typing.get_type_hints(method.config)
     sweep: dict[str, list[float]] = {}
-    for name in sweepable(method.settings):
+    for name in sweepable(method.config):
         if isinstance(given.get(name), list | tuple):
             values = [convert(value, hints[name], name) for value in given[name]]
             if len(set(values)) != len(values) or None in values:
@@ -117,8 +116,8 @@ def make_config(
                 sweep[name] = values
             given[name] = values[0]
             for value in values:
-                build(method.settings, {**given, name: value})
-    complete = build(method.settings, given)
+                build(method.config, {**given, name: value})
+    complete = build(method.config, given)
     seeds = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**31:
         raise SettingsError(f"seeds are {seeds}; give at least one, all different, 0 or more")
@@ -156,7 +155,7 @@ class Run:
         """What resuming found worth saying."""
         self.seconds_per_checkpoint = SECONDS_PER_CHECKPOINT
         method = find_method(config.algorithm)
-        self.settings = build(method.settings, config.settings)
+        self.settings = build(method.config, config.settings)
         spec = spec_of(dataset)
         self.algorithm: Algorithm = method.make(self.settings, spec, config.steps)
         self._resumed = snapshot
@@ -282,7 +281,10 @@ def create_run(directory: str | Path, config: Config, dataset: Dataset) -> Run:
         raise RunError(
             f"{directory} exists and is not empty; choose another --out, or go on with vem train --resume {directory}"
         )
-    run = Run(directory, config, dataset, None)
+    full, notes = build(find_method(config.algorithm).config, config.settings).complete(spec_of(dataset))
+    run = Run(directory, dataclasses.replace(config, settings=dataclasses.asdict(full)), dataset, None)
+    run.messages += notes
+    config = run.config
     facts = {
         "version": CONFIG_VERSION,
         "config": {**dataclasses.asdict(config), "seeds": list(config.seeds)},
@@ -315,7 +317,7 @@ def read_config(directory: str | Path) -> tuple[Config, dict[str, Any]]:
         if facts["version"] == 1:
             stored = _renamed(stored) | {"settings": _renamed(stored["settings"])}
         config = Config(**{**stored, "seeds": tuple(stored["seeds"])})
-        settings = build(find_method(config.algorithm).settings, config.settings)
+        settings = build(find_method(config.algorithm).config, config.settings)
     except (KeyError, TypeError, SettingsError) as error:
         raise RunError(f"{path} does not describe a run ({error}); it was edited or written by another vem") from None
     return dataclasses.replace(config, settings=dataclasses.asdict(settings)), facts

@@ -6,20 +6,30 @@ They span both readings of the method: what the paper describes and what its aut
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Literal
 
-from vem.algorithms.config import setting
+from vem.algorithms.base import Spec
+from vem.algorithms.config import Configuration, setting
 from vem.errors import SettingsError
+
+JOINING = 0.1
+"""Share of steps without a reward ahead in their own recording from which on recordings must be joined."""
+SHORTEST_RECORDING = 8
+"""Steps of the typical recording below which there is nothing for a guide to point at."""
+LONGEST_HORIZON = 25
 
 
 @dataclass(frozen=True)
-class VEMSettings:
+class VEM(Configuration):
     """Every choice of the method; the defaults are ours, ``algorithms.presets`` has the paper's and the authors'."""
 
     expectile: float = setting(0.3, "τ: above ½ values are optimistic, below ½ conservative", "level", sweep=True)
-    discount: float = setting(0.99, "γ", "discount")
+    discount: float | None = setting(
+        None, "γ; none: 0.99, and up to 0.997 for a guided policy on long recordings", "discount"
+    )
     plan: Literal["episodic", "crossed", "n-step", "one-step", "monte-carlo"] = setting(
         "episodic", "how the memory looks ahead; crossed is the authors' double selection"
     )
@@ -46,13 +56,25 @@ class VEMSettings:
     schedule: Literal["value-then-policy", "joint"] = setting(
         "value-then-policy", "train values first and the policy after, or both together"
     )
-    value_share: float = setting(0.5, "share of the steps that go to the values (value-then-policy)", "level")
+    value_share: float | None = setting(
+        None, "share of the steps that go to the values (value-then-policy); none: ½, for a guided policy ¼", "level"
+    )
     steps_per_refresh: int = setting(200, "steps between two refreshes of the memory", "positive")
     refresh: Literal["rolling", "full"] = setting(
         "rolling", "rolling recomputes as many rows as the steps between two refreshes cost, full all rows"
     )
     target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
     target_update: Literal["update", "refresh"] = setting("update", "when target networks move")
+    policy: Literal["auto", "guided", "regression"] = setting(
+        "auto",
+        "how values become a policy: regression of good actions, or guided: where good recordings go, and how to get "
+        "there; auto: guided where most of what pays lies in other recordings",
+    )
+    horizon: int | None = setting(
+        None, "steps k that a guide looks ahead; none: a quarter of the typical recording, at most 25", "positive"
+    )
+    guide_share: float = setting(0.33, "share of a guided policy's steps that go to the guide", "level")
+    guide_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the guide", "positive")
     advantage: Literal["raw", "standardized", "relative"] = setting("relative", "unit of the advantage")
     clip_quantile: float | None = setting(
         0.02, "advantages are clipped at this quantile on both sides; none: not", "quantile"
@@ -87,36 +109,70 @@ class VEMSettings:
     reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
     reward_shift: float = setting(0.0, "")
 
+    def check(self) -> None:
+        """Raise SettingsError for combinations that mean nothing."""
+        if self.order == "expectile-then-plan" and self.value_loss != "squared":
+            raise SettingsError(
+                f"value-loss {self.value_loss} with order expectile-then-plan applies τ twice; use value-loss squared"
+            )
+        if self.order == "plan-then-expectile" and self.value_loss == "squared":
+            raise SettingsError("value-loss squared with order plan-then-expectile ignores τ; use value-loss expectile")
+        if self.plan == "crossed" and self.num_critics == 1:
+            raise SettingsError("plan crossed needs two groups of critics; use num-critics 2 or 4")
+        if self.plan == "n-step" and self.num_plan_steps is None:
+            raise SettingsError("plan n-step needs num-plan-steps, for example 10")
+        if self.plan in ("one-step", "monte-carlo") and self.num_plan_steps is not None:
+            raise SettingsError(f"plan {self.plan} has no num-plan-steps; leave it out")
+        if self.plan != "episodic" and self.least_plan_steps not in (None, 1):
+            raise SettingsError(f"least-plan-steps belongs to plan episodic; with plan {self.plan} leave it out")
+        if (self.num_plan_steps or math.inf) < (self.least_plan_steps or 1):
+            raise SettingsError(
+                f"least-plan-steps {self.least_plan_steps} is above num-plan-steps {self.num_plan_steps}"
+            )
+        if self.policy == "guided" and self.schedule == "joint":
+            raise SettingsError("policy guided needs the final values; use schedule value-then-policy")
+        if self.policy == "guided" and (self.policy_draw == "uniform" or self.weight == "leaky-relu"):
+            raise SettingsError("policy guided draws the guide's rows by their weights; use policy-draw weights")
+        if self.policy == "regression" and self.horizon is not None:
+            raise SettingsError("horizon belongs to policy guided; with policy regression leave it out")
+        if self.weight == "leaky-relu" and self.drop_below is not None:
+            raise SettingsError("drop-below sets weights to 0 and leaky-relu weights are negative there; leave one out")
+        if self.temperature is not None and self.effective_sample is not None:
+            raise SettingsError("effective-sample sets the temperature; give one of the two and set the other to none")
+        if self.weight == "leaky-relu" and self.temperature is None:
+            raise SettingsError("leaky-relu weights need a temperature, the inverse slope below 0; for example 1")
+        if self.policy_draw == "weights" and self.schedule == "joint":
+            raise SettingsError("policy-draw weights needs the final values; with schedule joint use uniform")
+        if self.policy_draw == "weights" and self.weight == "leaky-relu":
+            raise SettingsError(
+                "leaky-relu weights can be negative, so rows cannot be drawn by them; use policy-draw uniform"
+            )
 
-def check(settings: VEMSettings) -> None:
-    """Raise SettingsError for combinations that mean nothing."""
-    if settings.order == "expectile-then-plan" and settings.value_loss != "squared":
-        raise SettingsError(
-            f"value-loss {settings.value_loss} with order expectile-then-plan applies τ twice; use value-loss squared"
-        )
-    if settings.order == "plan-then-expectile" and settings.value_loss == "squared":
-        raise SettingsError("value-loss squared with order plan-then-expectile ignores τ; use value-loss expectile")
-    if settings.plan == "crossed" and settings.num_critics == 1:
-        raise SettingsError("plan crossed needs two groups of critics; use num-critics 2 or 4")
-    if settings.plan == "n-step" and settings.num_plan_steps is None:
-        raise SettingsError("plan n-step needs num-plan-steps, for example 10")
-    if settings.plan in ("one-step", "monte-carlo") and settings.num_plan_steps is not None:
-        raise SettingsError(f"plan {settings.plan} has no num-plan-steps; leave it out")
-    if settings.plan != "episodic" and settings.least_plan_steps not in (None, 1):
-        raise SettingsError(f"least-plan-steps belongs to plan episodic; with plan {settings.plan} leave it out")
-    if (settings.num_plan_steps or math.inf) < (settings.least_plan_steps or 1):
-        raise SettingsError(
-            f"least-plan-steps {settings.least_plan_steps} is above num-plan-steps {settings.num_plan_steps}"
-        )
-    if settings.weight == "leaky-relu" and settings.drop_below is not None:
-        raise SettingsError("drop-below sets weights to 0 and leaky-relu weights are negative there; leave one out")
-    if settings.temperature is not None and settings.effective_sample is not None:
-        raise SettingsError("effective-sample sets the temperature; give one of the two and set the other to none")
-    if settings.weight == "leaky-relu" and settings.temperature is None:
-        raise SettingsError("leaky-relu weights need a temperature, the inverse of the slope below 0; for example 1")
-    if settings.policy_draw == "weights" and settings.schedule == "joint":
-        raise SettingsError("policy-draw weights needs the final values; with schedule joint use policy-draw uniform")
-    if settings.policy_draw == "weights" and settings.weight == "leaky-relu":
-        raise SettingsError(
-            "leaky-relu weights can be negative, so rows cannot be drawn by them; use policy-draw uniform"
-        )
+    def complete(self, spec: Spec) -> tuple[VEM, tuple[str, ...]]:
+        """The configuration with everything decided that follows from the data, and sentences that say why.
+
+        Weighted regression suits data whose recordings are rewarded on the way. Where many recordings end without any
+        reward, the way to it must be joined from parts of several, and a guided policy follows such ways better.
+        """
+        config, notes = self, []
+        if config.policy == "auto":
+            can_guide = config.schedule != "joint" and config.policy_draw == "weights" and config.weight != "leaky-relu"
+            joins = spec.unrewarded >= JOINING and spec.typical_steps >= SHORTEST_RECORDING
+            policy: Literal["guided", "regression"] = "guided" if joins and can_guide else "regression"
+            share = f"{100 * spec.unrewarded:.0f} %"
+            notes.append(f"policy {policy}: {share} of the steps have no reward ahead in their own recording")
+            config = dataclasses.replace(config, policy=policy)
+        is_guided = config.policy == "guided"
+        if is_guided and config.horizon is None:
+            horizon = max(1, min(LONGEST_HORIZON, spec.typical_steps // 4))
+            notes.append(f"horizon {horizon}: the typical recording has {spec.typical_steps:,} steps")
+            config = dataclasses.replace(config, horizon=horizon)
+        if config.value_share is None:
+            config = dataclasses.replace(config, value_share=0.25 if is_guided else 0.5)
+        if config.discount is None:
+            far = 1 - 3 / spec.typical_steps if is_guided else 0.0
+            discount = round(min(max(far, 0.99), 0.997), 4)
+            if is_guided:
+                notes.append(f"discount {discount:g}: by the length of the typical recording")
+            config = dataclasses.replace(config, discount=discount)
+        return config, tuple(notes)
