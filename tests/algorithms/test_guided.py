@@ -74,7 +74,9 @@ def test_where_nothing_travels_all_that_varies_is_taken():
     observations = random.normal(size=(300, 3)).astype(np.float32)
     observations[:, 2] = 1.0
     ends = np.arange(300) % 50 == 49
-    dataset = from_arrays(observations, observations[:, :1], observations[:, 0], None, ends, name="noise", teleports="keep")
+    dataset = from_arrays(
+        observations, observations[:, :1], observations[:, 0], None, ends, name="noise", teleports="keep"
+    )
     rows = rows_of(dataset)
     scale = np.asarray(guided.fit_move_scale(rows, guided.episode_ends(rows.valid), 10))
     assert (scale[:2] > 0).all()

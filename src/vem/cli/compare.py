@@ -137,16 +137,13 @@ def _run_here(
     cell: Cell, options: argparse.Namespace, say: Callable[[str], None], num_workers: int | None = None
 ) -> int:
     """Run one cell in this process and return its exit code."""
-    from vem.cli.train import headline, train
     from vem.compare.cells import run_cell
     from vem.errors import VemError
+    from vem.evaluation.training import evaluating
 
     def train_run(run: Any) -> bool:
-        say(headline(run))
-        for message in run.messages:
-            say(message)
-        if train(run, options.json, options.evaluate_every):
-            return True
+        with evaluating(run, options.evaluate_every) as callbacks:
+            run.train(callbacks, not options.json)
         say(f"{cell.name}: evaluating {options.episodes} episodes of each policy")
         return False
 
