@@ -27,3 +27,7 @@ class SimulatorError(VemError):
 
 class DataWarning(UserWarning):
     """Something in the data that is legal and probably not meant."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Training was asked to stop (Ctrl-C, SIGTERM) and has saved its state; the text says how to go on."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from vem.data import DataInfo
 
 Returns = TypeVar("Returns", float, "np.ndarray")
 
@@ -73,6 +75,16 @@ def find_task(name: str) -> Task | None:
 def task_of_environment(environment: str) -> Task | None:
     """Return some task of this environment, or None; all of them share limits and references."""
     return next((task for task in TASKS.values() if task.environment == environment), None)
+
+
+def task_of(info: DataInfo) -> Task | None:
+    """The benchmark task that loaded data belong to, or None."""
+    if info.source.startswith("minari:"):
+        return None
+    task = find_task(info.name)
+    if task is None and (other := task_of_environment(info.environment or "")):
+        task = replace(other, paper_scores=MappingProxyType({}), paper_expectile=None)
+    return task
 
 
 # environment, max_steps, minimum, maximum

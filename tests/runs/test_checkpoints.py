@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vem import storage
-from vem.runs import checkpoints
 from vem.errors import RunError
+from vem.runs import checkpoints
 
 TREE = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": (np.ones(2, np.int32), {"c": np.zeros((), np.float32)})}
 

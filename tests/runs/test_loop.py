@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from tiny import SMALL, tiny_dataset
-from vem.runs import loop
 from vem.algorithms import find_method
 from vem.algorithms.base import put_rows, spec_of
 from vem.algorithms.config import build
 from vem.errors import DivergenceError
+from vem.runs import loop
 from vem.runs.loop import Member
 
 SWEPT = {"expectile": 0.3, "effective_sample": 0.5}

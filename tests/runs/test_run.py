@@ -10,8 +10,8 @@ import pytest
 
 import vem
 from tiny import SMALL, tiny_dataset
-from vem.runs import checkpoints
 from vem.errors import RunError, SettingsError, VemError
+from vem.runs import checkpoints
 from vem.runs.run import create_run, make_config, read_config, resume_run
 
 SETTINGS = {**SMALL, "expectile": [0.2, 0.6]}

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vem.cli.progress import display, stop_requests
+from vem.runs.progress import progress_display, stop_requests
 
 if TYPE_CHECKING:
     from vem.runs.loop import Progress
@@ -160,7 +160,7 @@ def headline(run: Run) -> str:
 
 def train(run: Run, quiet_stdout: bool = False, evaluate_every: int | None = None) -> bool:
     """Train with a progress display, evaluating on the way if asked; True if a signal stopped it (after saving)."""
-    with stop_requests() as requests, display(quiet_stdout) as show, _curve(run, evaluate_every) as evaluate:
+    with stop_requests() as requests, progress_display(sys.stderr if quiet_stdout else sys.stdout) as show, _curve(run, evaluate_every) as evaluate:
         for progress in run.progress():
             show(progress)
             evaluate(progress)

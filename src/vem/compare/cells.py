@@ -21,6 +21,7 @@ from vem.evaluation.evaluate import evaluate_run
 from vem.evaluation.statistics import Spread
 from vem.runs.run import Config, Run, create_run, load_data, make_config, read_config, resume_run
 from vem.storage import write_json
+from vem.tasks import find_task
 
 State = Literal["absent", "unfinished", "trained", "done"]
 DEFAULT_STEPS = 100_000
@@ -86,6 +87,7 @@ def make_cells(
                 seeds,
                 steps if isinstance(steps, int) else steps.get(algorithm, DEFAULT_STEPS),
                 data_dir=data_dir,
+                task=find_task(Path(dataset).name),
             )
             cells.append(Cell(name, algorithm, Path(out) / name / algorithm, config))
     return cells

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import IO, NamedTuple
 
-from vem.cli.progress import stop_requests
 from vem.compare.cells import Cell, read_failure, record_failure
 from vem.evaluation.workers import ONE_THREAD
+from vem.runs.progress import stop_requests
 
 POLL_SECONDS = 0.2
 STOPPED = 130

@@ -7,13 +7,13 @@ The value-estimation error compares V(s_t) with the discounted return that follo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from vem.errors import SimulatorError
 from vem.policy import Policy
+from vem.runs.records import EpisodeRecord as EpisodeRecord
 
 if TYPE_CHECKING:
     import gymnasium
@@ -36,38 +36,6 @@ ActorFactory = Callable[["gymnasium.Env", np.random.Generator], Actor]
 
 Environment = str | Callable[[], "gymnasium.Env"]
 """A task's name, a Gymnasium id, or a function that makes an environment."""
-
-
-@dataclass(frozen=True)
-class EpisodeRecord:
-    """What one episode gave. A failed one has an ``error`` and no numbers."""
-
-    member: str
-    """Whose episode: the name of a run's member, or of another actor."""
-    episode: int
-    seed: int
-    steps: int | None = None
-    """Training steps behind the policy."""
-    episode_return: float | None = None
-    """Σ r_t."""
-    discounted_return: float | None = None
-    """Σ γᵗ·r_t with the policy's discount (0.99 for actors that have none); nothing after a time limit."""
-    length: int | None = None
-    success: bool | None = None
-    """Whether any step reported ``info["success"]``; None where the environment reports none."""
-    terminated: bool | None = None
-    truncated: bool | None = None
-    value_start: float | None = None
-    """V(s_0)."""
-    target_start: float | None = None
-    """G_0, in V's units."""
-    value_mean: float | None = None
-    """Mean of V(s_t) over the episode's steps."""
-    target_mean: float | None = None
-    """Mean of G_t over the episode's steps."""
-    path: list[list[float]] | None = None
-    """x, y along the episode, at most 200 points, in mazes."""
-    error: str | None = None
 
 
 def run_episode(

@@ -16,21 +16,10 @@ import numpy as np
 
 from vem.algorithms.base import Algorithm, Memory, Rows, Stage, State, draw_batch
 from vem.errors import DivergenceError
+from vem.runs.config import Member
 
 LONGEST_CHUNK = 200
 """Updates between two reports at most."""
-
-
-class Member(NamedTuple):
-    """One trained policy of a run: its seed and its values of the swept settings."""
-
-    seed: int
-    swept: dict[str, float]
-
-    @property
-    def name(self) -> str:
-        """Unique in a run and fit for a file name, e.g. ``seed0`` or ``seed0-expectile0.3``."""
-        return "-".join([f"seed{self.seed}", *(f"{k.replace('_', '-')}{v:g}" for k, v in self.swept.items())])
 
 
 class Snapshot(NamedTuple):
@@ -144,9 +133,7 @@ def _empty(stage: Stage, num_members: int) -> Memory:
     return jax.tree.map(lambda leaf: jnp.zeros((num_members, *leaf.shape), leaf.dtype), jax.eval_shape(stage.empty))
 
 
-def _check(
-    metrics: dict[str, np.ndarray], members: Sequence[Member], stage: Stage, steps: int, largest: float
-) -> None:
+def _check(metrics: dict[str, np.ndarray], members: Sequence[Member], stage: Stage, steps: int, largest: float) -> None:
     unweighted = np.flatnonzero(np.isnan(metrics.get("effective_share", np.ones(1))))
     if unweighted.size:
         raise DivergenceError(

@@ -1,59 +1,37 @@
-"""A run: settings and a dataset in, a run directory with metrics, checkpoints and policies out.
-
-RUN/config.json     everything the run depends on, with fingerprints of the data and the packages
-RUN/metrics.jsonl   training metrics
-RUN/checkpoints/    the newest two states; a resumed run ends with the same bits as one never stopped
-RUN/policies/       one file for each member (seed and swept setting)
-"""
+"""A run: a Config and a dataset in, a run directory (``vem.runs.directory``) with policies out."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import json
 import time
-import typing
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from vem import storage
-from vem.runs import checkpoints
-from vem.algorithms import presets
 from vem.algorithms import find_method
 from vem.algorithms.base import Algorithm, Rows, put_rows, spec_of
-from vem.algorithms.config import build, convert, sweepable
+from vem.algorithms.config import sweepable
 from vem.data import Dataset, load
 from vem.data.transforms import repeat_terminals
-from vem.errors import RunError, SettingsError
+from vem.errors import RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
-from vem.tasks import find_task
-from vem.runs.loop import LONGEST_CHUNK, Member, Progress, Snapshot, start, train
+from vem.runs import checkpoints
+from vem.runs.capacity import check_memory, refusing_to_run_out
+from vem.runs.config import Config, build_settings, make_config
+from vem.runs.directory import RunDirectory
+from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, start, train
+from vem.runs.progress import progress_display, stop_requests
+from vem.runs.records import DataFacts, MetricLine
 
-CONFIG_VERSION = 2
-OLD_NAMES = {
-    "num_updates": "steps",
-    "policy_rate_decay": "policy_lr_schedule",
-    "value_rate": "value_lr",
-    "policy_rate": "policy_lr",
-    "policy_decay": "policy_weight_decay",
-    "value_decay": "value_weight_decay",
-    "decay": "td_lambda",
-    "updates_per_refresh": "steps_per_refresh",
-    "value_updates": "value_share",
-    "envelope_updates": "envelope_share",
-    "cloning_updates": "cloning_steps",
-    "normalise_observations": "normalize_observations",
-    "normalise_rewards": "normalize_rewards",
-}
-"""Names in a config.json of version 1 → names since version 2."""
+__all__ = ["Callback", "Config", "Run", "create_run", "load_data", "make_config", "open_run", "resume_run"]
+
 SECONDS_PER_CHECKPOINT = 60.0
 NUM_METRIC_LINES = 1000
 ROW_SETTINGS = (
@@ -66,126 +44,125 @@ ROW_SETTINGS = (
 )
 """Settings of a method that change the rows it sees."""
 
-
-@dataclass(frozen=True)
-class Config:
-    """All that decides the result of a run."""
-
-    dataset: str
-    """What ``vem.load`` takes, or the name of a dataset made in Python."""
-    algorithm: str = "vem"
-    preset: str = "default"
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Complete settings of the method."""
-    sweep: dict[str, list[float]] = field(default_factory=dict)
-    """Settings that take several values; every combination is trained, for every seed."""
-    seeds: tuple[int, ...] = (0,)
-    steps: int = 100_000
-    rules: dict[str, Any] = field(default_factory=dict)
-    """How the data was read."""
-    data_dir: str | None = None
-
-    @property
-    def members(self) -> list[Member]:
-        """One for each policy that the run trains."""
-        combinations = [dict(zip(self.sweep, values, strict=True)) for values in product(*self.sweep.values())]
-        return [Member(seed, swept) for swept in combinations for seed in self.seeds]
-
-
-def make_config(
-    dataset: str,
-    algorithm: str = "vem",
-    preset: str = "default",
-    settings: dict[str, Any] | None = None,
-    seeds: int | Sequence[int] = 1,
-    steps: int = 100_000,
-    rules: dict[str, Any] | None = None,
-    data_dir: str | None = None,
-) -> Config:
-    """A complete, checked Config; a sweepable setting may be given as a list of values."""
-    method = find_method(algorithm)
-    chosen = presets.find_preset(algorithm, preset, find_task(Path(dataset).name))
-    given = {**chosen.settings, **(settings or {})}
-    hints = typing.get_type_hints(method.settings)
-    sweep: dict[str, list[float]] = {}
-    for name in sweepable(method.settings):
-        if isinstance(given.get(name), list | tuple):
-            values = [convert(value, hints[name], name) for value in given[name]]
-            if len(set(values)) != len(values) or None in values:
-                raise SettingsError(f"--{name.replace('_', '-')} lists {values}; give different numbers")
-            if len(values) > 1:
-                sweep[name] = values
-            given[name] = values[0]
-            for value in values:
-                build(method.settings, {**given, name: value})
-    complete = build(method.settings, given)
-    seeds = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0 or max(seeds) >= 2**31:
-        raise SettingsError(f"seeds are {seeds}; give at least one, all different, 0 or more")
-    if steps < 1:
-        raise SettingsError(f"--steps is {steps}; it must be 1 or more")
-    return Config(
-        dataset=dataset,
-        algorithm=algorithm,
-        preset=preset,
-        settings=dataclasses.asdict(complete),
-        sweep=sweep,
-        seeds=seeds,
-        steps=steps,
-        rules={**chosen.rules, **(rules or {})},
-        data_dir=data_dir,
-    )
+Callback = Callable[["Run", Progress], Any]
+"""Called after each chunk with the run and what the chunk did; returning True saves and stops the run."""
 
 
 def load_data(config: Config) -> Dataset:
     """The dataset of a config, read by its rules."""
-    rules = dict(config.rules)
+    return read_data(config.dataset, config.rules, config.data_dir)
+
+
+def read_data(source: str, rules: dict[str, Any], data_dir: str | None = None) -> Dataset:
+    """The dataset of a source, read by a preset's rules or a run's."""
+    rules = dict(rules)
     repeat = rules.pop("repeat_terminals", False)
-    dataset = load(config.dataset, data_dir=config.data_dir, **rules)
+    dataset = load(source, data_dir=data_dir, **rules)
     return repeat_terminals(dataset) if repeat else dataset
 
 
 class Run:
-    """A run directory and what trains in it; iterate ``progress()`` to train."""
+    """A run directory and what trains in it."""
 
-    def __init__(self, directory: Path, config: Config, dataset: Dataset, snapshot: Snapshot | None) -> None:
-        self.directory = directory
+    def __init__(self, files: RunDirectory, config: Config, dataset: Dataset | None = None) -> None:
+        self.files = files
         self.config = config
-        self.dataset = dataset
         self.messages: list[str] = []
         """What resuming found worth saying."""
         self.seconds_per_checkpoint = SECONDS_PER_CHECKPOINT
-        method = find_method(config.algorithm)
-        self.settings = build(method.settings, config.settings)
-        spec = spec_of(dataset)
-        self.algorithm: Algorithm = method.make(self.settings, spec, config.steps)
-        self._resumed = snapshot
+        self.steps_done = 0
+        """Steps before the first chunk of ``progress``."""
+        self.settings = build_settings(config.algorithm, config.settings)
+        self._begun = False
+        self._snapshot: Snapshot | None = None
+        self._policies: dict[Path, Policy] = {}
+        if dataset is not None:
+            self.dataset = dataset
+
+    def __repr__(self) -> str:
+        count = len(self.config.members)
+        state = "finished" if self.is_finished else "not finished"
+        return f"<Run {self.directory}: {self.config.algorithm} on {self.config.dataset}, {count} members, {state}>"
 
     @property
-    def policy_paths(self) -> list[Path]:
-        """Where the policies of the members are, or will be, in the members' order."""
-        return [self.directory / "policies" / f"{member.name}.safetensors" for member in self.config.members]
+    def directory(self) -> Path:
+        """The run directory."""
+        return self.files.path
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether every member's policy is written."""
-        return all(path.exists() for path in self.policy_paths)
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The data, read again as the run was started with it, and checked to be the same."""
+        if self.files.facts.info.source == "arrays":
+            raise RunError(
+                f"{self.directory} was trained on arrays from Python; give them again: vem.open_run(path, dataset)"
+            )
+        return self._checked(load_data(self.config))
 
-    @property
-    def policies(self) -> list[Policy]:
-        """The trained policies in the members' order."""
-        return [load_policy(path) for path in self.policy_paths]
+    def _checked(self, dataset: Dataset) -> Dataset:
+        if dataset.fingerprint() != self.files.facts.sha256:
+            raise RunError(
+                f"the dataset {dataset.info.name} is not the one {self.directory} was started with (its rows differ); "
+                "restore the old file, or start a new run"
+            )
+        return dataset
 
-    @property
-    def policy(self) -> Policy:
-        """The first member's policy."""
-        return load_policy(self.policy_paths[0])
+    @cached_property
+    def algorithm(self) -> Algorithm:
+        """The method, bound to its settings and the data."""
+        return find_method(self.config.algorithm).make(self.settings, spec_of(self.dataset), self.config.steps)
 
     @cached_property
     def rows(self) -> Rows:
         """The data on the device, in the units of the method."""
         settings = dataclasses.asdict(self.settings)
         return put_rows(self.dataset, **{name: settings[name] for name in ROW_SETTINGS if name in settings})
+
+    @property
+    def policy_paths(self) -> list[Path]:
+        """Where the policies of the members are, or will be, in the members' order."""
+        return self.files.policy_paths
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every member's policy is written."""
+        return self.files.is_finished
+
+    @property
+    def policies(self) -> list[Policy]:
+        """The trained policies in the members' order; read once."""
+        return [self._policy(path) for path in self.policy_paths]
+
+    @property
+    def policy(self) -> Policy:
+        """The first member's policy; read once."""
+        return self._policy(self.policy_paths[0])
+
+    def _policy(self, path: Path) -> Policy:
+        if path not in self._policies:
+            if not path.exists():
+                raise RunError(f"{self.directory} has no policy of {path.stem} yet; go on with its resume()")
+            self._policies[path] = load_policy(path)
+        return self._policies[path]
+
+    @property
+    def metrics(self) -> dict[str, np.ndarray]:
+        """The training metrics as columns of equal length: ``pandas.DataFrame(run.metrics)`` is a table.
+
+        One row for each logged chunk and member: ``steps``, ``stage``, ``seconds``, ``member``, then the metrics,
+        NaN where a stage does not have one.
+        """
+        rows = [(line, name) for line in self.files.metrics().records for name in line.members]
+        names = list(dict.fromkeys(metric for line, name in rows for metric in line.members[name]))
+        columns = {
+            "steps": np.array([line.steps for line, _ in rows], np.int64),
+            "stage": np.array([line.stage for line, _ in rows], np.str_),
+            "seconds": np.array([line.seconds for line, _ in rows], np.float64),
+            "member": np.array([name for _, name in rows], np.str_),
+        }
+        for metric in names:
+            values = [line.members[name].get(metric, np.nan) for line, name in rows]
+            columns[metric] = np.array(values, np.float64)
+        return columns
 
     def initial(self) -> Snapshot:
         """The state before the first update."""
@@ -196,58 +173,141 @@ class Run:
         }
         return start(self.algorithm, self.config.members, swept)
 
+    def check_memory(self) -> None:
+        """SettingsError if training surely needs more memory than there is."""
+        with refusing_to_run_out():
+            state = jax.eval_shape(lambda: self.initial().state)
+            check_memory(self.algorithm, state, len(self.config.members), self.dataset)
+
+    def begin(self) -> None:
+        """Take the lock and read the newest checkpoint; afterwards ``messages`` says where training goes on."""
+        if self._begun or self.is_finished:
+            return
+        dataset = self.dataset
+        self.files.acquire()
+        try:
+            self.check_memory()
+            packages = _packages()
+            if self.files.packages != packages:
+                before = self.files.packages or "packages that config.json does not name"
+                self.messages.append(f"the run was started with {before}, now {packages}: bits may differ")
+            found = checkpoints.load_newest(self.files.checkpoints, self.messages.append)
+            if found is not None:
+                tensors, header = found
+                self.steps_done = header["steps"]
+                self._snapshot = self._restored(tensors, header)
+            self.files.cut_metrics(self.steps_done)
+        except BaseException:
+            self.files.release()
+            raise
+        self._begun = True
+        self.messages.append(
+            f"resuming {self.directory} on {dataset.info.name} at step {self.steps_done:,} of {self.config.steps:,}"
+        )
+
+    def _restored(self, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Snapshot:
+        """The snapshot of a checkpoint, checked against the shapes that this run has."""
+        stage = self.algorithm.stages[header["stage"]]
+        num_members = len(self.config.members)
+        state = jax.eval_shape(lambda: self.initial().state)
+        memory = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((num_members, *leaf.shape), leaf.dtype), jax.eval_shape(stage.empty)
+        )
+        tree = storage.unflatten({"state": state, "memory": memory}, tensors, str(self.files.checkpoints))
+        tree = jax.tree.map(jnp.asarray, tree)
+        return Snapshot(header["stage"], header["done"], tree["state"], tree["memory"])
+
     def progress(self) -> Iterator[Progress]:
         """Train, yielding after each chunk; writes metrics and checkpoints on the way and policies at the end."""
+        self.begin()
         if self.is_finished:
             return
+        try:
+            with refusing_to_run_out():
+                yield from self._chunks()
+        finally:
+            self._begun, self._snapshot = False, None
+            self.files.release()
+
+    def _chunks(self) -> Iterator[Progress]:
         rows = self.rows
-        snapshot = self._resumed or self.initial()
+        snapshot = self._snapshot or self.initial()
         largest = 5 * (
             1 + float(np.abs(np.asarray(rows.rewards)).max()) / (1 - self.config.settings.get("discount", 0.99))
         )
         started, saved = time.monotonic(), time.monotonic()
         progress = None
-        with (
-            storage.locked(self.directory),
-            (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
-        ):
-            for progress in train(self.algorithm, rows, self.config.members, snapshot, largest):
-                if _is_metric_line(progress, self.config.steps):
-                    metrics.write(json.dumps(self._metric_line(progress, time.monotonic() - started)) + "\n")
-                    metrics.flush()
-                yield progress
-                finished_stage = progress.snapshot.done == progress.stage.num_steps
-                if finished_stage or time.monotonic() - saved > self.seconds_per_checkpoint:
-                    self.checkpoint(progress)
-                    saved = time.monotonic()
+        for progress in train(self.algorithm, rows, self.config.members, snapshot, largest):
+            if _is_metric_line(progress, self.config.steps):
+                self.files.write_metrics(self._metric_line(progress, time.monotonic() - started))
+            yield progress
+            finished_stage = progress.snapshot.done == progress.stage.num_steps
+            if finished_stage or time.monotonic() - saved > self.seconds_per_checkpoint:
+                self.checkpoint(progress)
+                saved = time.monotonic()
         state = (progress.snapshot if progress else snapshot).state
         for policy, path in zip(self.export(state), self.policy_paths, strict=True):
             policy.save(path)
 
-    def train(self) -> Run:
-        """Train to the end and return the run."""
-        for _ in self.progress():
-            pass
+    def train(self, callbacks: Sequence[Callback] = (), progress: bool | TextIO = False) -> Run:
+        """Train to the end, or until a callback returns True, and return the run.
+
+        ``progress`` shows the progress on the standard output, or on another stream. Ctrl-C and SIGTERM save the state
+        and raise ``vem.errors.Stopped``.
+        """
+        wrong = [callback for callback in callbacks if not callable(callback)]
+        if wrong:
+            raise SettingsError(f"callbacks hold {wrong[0]!r}; give functions of the run and its progress")
+        stream = None if isinstance(progress, bool) else progress
+        self.begin()
+        if self.is_finished:
+            return self
+        if progress is not False:
+            for text in self.messages or [headline(self)]:
+                print(text, file=stream, flush=True)
+        with stop_requests() as requests:
+            is_stopped = self._train(callbacks, progress is not False, stream, requests)
+        if is_stopped and requests:
+            raise Stopped(f"stopped and saved; go on with: vem train --resume {self.directory}")
         return self
+
+    def _train(self, callbacks: Sequence[Callback], is_shown: bool, stream: TextIO | None, requests: list[int]) -> bool:
+        """Train, and return whether it was stopped before the end."""
+        chunks = self.progress()
+        try:
+            with progress_display(stream, is_shown) as show:
+                for chunk in chunks:
+                    show(chunk)
+                    answers = [callback(self, chunk) for callback in callbacks]
+                    is_asked = bool(requests) or any(isinstance(a, bool | np.bool_) and a for a in answers)
+                    if is_asked and chunk.steps < chunk.num_steps:
+                        self.checkpoint(chunk)
+                        return True
+        finally:
+            chunks.close()
+        return False
+
+    def resume(
+        self, callbacks: Sequence[Callback] = (), progress: bool | TextIO = True, dataset: Dataset | None = None
+    ) -> Run:
+        """Go on from the newest checkpoint to the end; ``dataset`` is needed if it was made from arrays."""
+        if dataset is not None:
+            self.dataset = self._checked(dataset)
+        return self.train(callbacks, progress)
 
     def checkpoint(self, progress: Progress) -> None:
         """Write the state after ``progress``, so that the run can go on from it."""
         snapshot = progress.snapshot
         header = {"stage": snapshot.stage, "done": snapshot.done}
         tree = {"state": snapshot.state, "memory": snapshot.memory}
-        checkpoints.save_checkpoint(self.directory / "checkpoints", progress.steps, tree, header)
+        checkpoints.save_checkpoint(self.files.checkpoints, progress.steps, tree, header)
 
-    def _metric_line(self, progress: Progress, seconds: float) -> dict[str, Any]:
+    def _metric_line(self, progress: Progress, seconds: float) -> MetricLine:
         members = {
             member.name: {name: float(values[i]) for name, values in progress.metrics.items()}
             for i, member in enumerate(self.config.members)
         }
-        return {
-            "steps": progress.steps,
-            "stage": progress.stage.name,
-            "seconds": round(seconds, 3),
-            "members": members,
-        }
+        return MetricLine(progress.steps, progress.stage.name, round(seconds, 3), members)
 
     def export(self, state: Any) -> list[Policy]:
         """The policies in a state of training, in the members' order."""
@@ -275,121 +335,61 @@ class Run:
         return policies
 
 
-def create_run(directory: str | Path, config: Config, dataset: Dataset) -> Run:
-    """A new run in an empty or absent directory."""
-    directory = Path(directory)
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise RunError(
-            f"{directory} exists and is not empty; choose another --out, or go on with vem train --resume {directory}"
-        )
-    run = Run(directory, config, dataset, None)
-    facts = {
-        "version": CONFIG_VERSION,
-        "config": {**dataclasses.asdict(config), "seeds": list(config.seeds)},
-        "data": {
-            **dataclasses.asdict(dataset.info),
-            "sha256": dataset.fingerprint(),
-            "num_rows": dataset.num_rows,
-        },
-        "packages": _packages(),
-    }
-    storage.write_json(directory / "config.json", facts)
+def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Dataset) -> Run:
+    """A new run in an empty or absent directory, which it holds the lock of until training ends."""
+    files = directory if isinstance(directory, RunDirectory) else RunDirectory(directory)
+    if not files.is_locked:
+        files.reserve()
+    try:
+        run = Run(files, config, dataset)
+        run.check_memory()
+        files.write_config(config, DataFacts.of(dataset), _packages())
+    except BaseException:
+        files.abandon()
+        raise
+    run._begun = True
+    return run
+
+
+def open_run(path: str | Path, dataset: Dataset | None = None) -> Run:
+    """The run in a directory, to look at or to ``resume``; ``dataset`` is needed if it was made from arrays.
+
+    Nothing is changed and no data is read before it is needed. Data that is given must be the same to the bit.
+    """
+    files = RunDirectory(path)
+    run = Run(files, files.config)
+    if dataset is not None:
+        run.dataset = run._checked(dataset)
+    return run
+
+
+def resume_run(directory: str | Path, dataset: Dataset | None = None) -> Run:
+    """The run in a directory, locked and ready to go on from its newest readable checkpoint."""
+    run = open_run(directory, dataset)
+    run.begin()
     return run
 
 
 def read_config(directory: str | Path) -> tuple[Config, dict[str, Any]]:
-    """The Config of a run directory and all of its config.json."""
-    path = Path(directory) / "config.json"
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RunError(
-            f"{directory} is not a run directory: it has no config.json; start one with vem train --out"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}); start the run again in another directory") from None
-    if not isinstance(facts, dict) or facts.get("version") not in (1, CONFIG_VERSION):
-        raise RunError(f"{path} has no config of version {CONFIG_VERSION}; it was written by another vem")
-    try:
-        stored = facts["config"]
-        if facts["version"] == 1:
-            stored = _renamed(stored) | {"settings": _renamed(stored["settings"])}
-        config = Config(**{**stored, "seeds": tuple(stored["seeds"])})
-        settings = build(find_method(config.algorithm).settings, config.settings)
-    except (KeyError, TypeError, SettingsError) as error:
-        raise RunError(f"{path} does not describe a run ({error}); it was edited or written by another vem") from None
-    return dataclasses.replace(config, settings=dataclasses.asdict(settings)), facts
+    """The Config of a run directory and, under ``data``, the facts of its data."""
+    files = RunDirectory(directory)
+    return files.config, {"data": files.facts.to_json(), "packages": files.packages}
 
 
-def _renamed(stored: dict[str, Any]) -> dict[str, Any]:
-    """Names and words of version 1 as they are called now."""
-    words = {"standardised": "standardized"}
-    return {
-        OLD_NAMES.get(name, name): words.get(value, value) if isinstance(value, str) else value
-        for name, value in stored.items()
-    }
+def headline(run: Run) -> str:
+    """What is about to be trained, in three lines at most."""
+    from vem.tasks import task_of
 
-
-def resume_run(directory: str | Path, dataset: Dataset | None = None) -> Run:
-    """The run in a directory, ready to go on from its newest readable checkpoint.
-
-    The dataset is read again unless given, and must be the same to the bit.
-    """
-    directory = Path(directory)
-    config, facts = read_config(directory)
-    if dataset is None:
-        if facts["data"]["source"] == "arrays":
-            raise RunError(
-                f"{directory} was trained on arrays from Python; resume it there with vem.resume(directory, dataset)"
-            )
-        dataset = load_data(config)
-    if dataset.fingerprint() != facts["data"]["sha256"]:
-        raise RunError(
-            f"the dataset {config.dataset} is not the one {directory} was started with (its rows differ); "
-            "restore the old file, or start a new run"
-        )
-    run = Run(directory, config, dataset, None)
-    if facts["packages"] != _packages():
-        run.messages.append(f"the run was started with {facts['packages']}, now {_packages()}: bits may differ")
-    if run.is_finished:
-        return run
-    found = checkpoints.load_newest(directory / "checkpoints", run.messages.append)
-    steps = 0
-    if found is not None:
-        tensors, header = found
-        steps = header["steps"]
-        run._resumed = _restore(run, tensors, header, directory)
-    _cut_metrics(directory / "metrics.jsonl", steps)
-    run.messages.append(f"resuming at update {steps:,} of {config.steps:,}")
-    return run
-
-
-def _restore(run: Run, tensors: dict[str, np.ndarray], header: dict[str, Any], directory: Path) -> Snapshot:
-    """The snapshot of a checkpoint, checked against the shapes that this run has."""
-    stage = run.algorithm.stages[header["stage"]]
-    num_members = len(run.config.members)
-    state = jax.eval_shape(lambda: run.initial().state)
-    memory = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((num_members, *leaf.shape), leaf.dtype), jax.eval_shape(stage.empty)
+    config, data = run.config, run.dataset
+    count = len(config.members)
+    task = task_of(data.info)
+    decided = getattr(data.info, "task_source", None)
+    known = f"task: {task.name}{f' ({decided})' if decided else ''}\n" if task else ""
+    return (
+        f"{config.algorithm} (preset {config.preset}) on {data.info.name}: {data.num_transitions:,} transitions in "
+        f"{data.num_episodes:,} episodes; {count} {'policy' if count == 1 else 'policies'}, "
+        f"{config.steps:,} steps each\n{known}run directory: {run.directory}"
     )
-    tree = storage.unflatten({"state": state, "memory": memory}, tensors, str(directory / "checkpoints"))
-    tree = jax.tree.map(jnp.asarray, tree)
-    return Snapshot(header["stage"], header["done"], tree["state"], tree["memory"])
-
-
-def _cut_metrics(path: Path, steps: int) -> None:
-    """Drop the metric lines after the checkpoint: they will be written again."""
-    if not path.exists():
-        return
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            if json.loads(line)["steps"] > steps:
-                break
-        except (ValueError, KeyError, TypeError):
-            break
-        kept.append(line + "\n")
-    storage.write_file(path, "".join(kept).encode())
 
 
 def _is_metric_line(progress: Progress, num_steps: int) -> bool:

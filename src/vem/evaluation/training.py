@@ -1,0 +1,55 @@
+"""Evaluation on the way: the policies of a run whenever some more steps are done, and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from vem.errors import SettingsError
+from vem.evaluation.environments import find_target
+from vem.evaluation.evaluate import NUM_PATHS, evaluate_run_at
+from vem.evaluation.workers import Evaluator
+
+if TYPE_CHECKING:
+    from vem.runs.loop import Progress
+    from vem.runs.run import Callback, Run
+
+NUM_EPISODES = 20
+"""Episodes of each policy on the way."""
+NUM_LAST_EPISODES = 100
+
+
+def check_period(every: int | None) -> None:
+    """SettingsError unless ``every`` is a number of steps, or None for no evaluation."""
+    if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+        raise SettingsError(f"--evaluate-every is {every!r}; it must be a whole number, 1 or more")
+
+
+@contextmanager
+def evaluating(run: Run, every: int | None, after: Callable[[Run], object] | None = None) -> Iterator[list[Callback]]:
+    """The callbacks for ``run.train``: one that evaluates after every ``every`` steps and at the end, or none.
+
+    ``after`` is called with the run after each evaluation.
+    """
+    check_period(every)
+    if every is None or run.is_finished:
+        yield []
+        return
+    target = find_target(run.directory)
+    before = run.steps_done
+    with Evaluator(target.environment) as evaluator:
+
+        def evaluate(run: Run, progress: Progress) -> None:
+            nonlocal before
+            is_last = progress.steps == progress.num_steps
+            is_due = progress.steps // every > before // every
+            before = progress.steps
+            if is_last or (is_due and progress.stage.trains_policy):
+                policies = run.export(progress.snapshot.state)
+                count, num_paths = (NUM_LAST_EPISODES, NUM_PATHS) if is_last else (NUM_EPISODES, 0)
+                evaluate_run_at(target, policies, progress.steps, evaluator, count, num_paths=num_paths)
+                if after is not None:
+                    after(run)
+
+        yield [evaluate]

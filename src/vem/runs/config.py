@@ -1,0 +1,137 @@
+"""The Config: all that decides the result of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, NamedTuple
+
+from vem.algorithms import find_method, presets
+from vem.algorithms.config import build, convert, sweepable
+from vem.errors import SettingsError
+from vem.tasks import Task
+
+MOST_MEMBERS = 10_000
+"""Policies of one run at most; each has its own networks and its own file."""
+
+
+class Member(NamedTuple):
+    """One trained policy of a run: its seed and its values of the swept settings."""
+
+    seed: int
+    swept: dict[str, float]
+
+    @property
+    def name(self) -> str:
+        """Unique in a run and fit for a file name, e.g. ``seed0`` or ``seed0-expectile0.3``."""
+        return "-".join([f"seed{self.seed}", *(f"{k.replace('_', '-')}{v:g}" for k, v in self.swept.items())])
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that decides the result of a run."""
+
+    dataset: str
+    """What ``vem.load`` takes, or the name of a dataset made in Python."""
+    algorithm: str = "vem"
+    preset: str = "default"
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Complete settings of the method."""
+    sweep: dict[str, list[float]] = field(default_factory=dict)
+    """Settings that take several values; every combination is trained, for every seed."""
+    seeds: tuple[int, ...] = (0,)
+    steps: int = 100_000
+    rules: dict[str, Any] = field(default_factory=dict)
+    """How the data was read."""
+    data_dir: str | None = None
+
+    @property
+    def members(self) -> list[Member]:
+        """One for each policy that the run trains."""
+        combinations = [dict(zip(self.sweep, values, strict=True)) for values in product(*self.sweep.values())]
+        return [Member(seed, swept) for swept in combinations for seed in self.seeds]
+
+
+def build_settings(algorithm: str, values: dict[str, Any]) -> Any:
+    """The settings object of a method with ``values``, each checked."""
+    return build(find_method(algorithm).settings, values)
+
+
+def reading_rules(algorithm: str, preset: str, rules: dict[str, Any] | None = None) -> dict[str, Any]:
+    """How a preset reads the data, with ``rules`` on top; known before the data is, whatever the task."""
+    return {**presets.find_preset(algorithm, preset).rules, **(rules or {})}
+
+
+def make_config(
+    dataset: str,
+    algorithm: str = "vem",
+    preset: str = "default",
+    settings: dict[str, Any] | None = None,
+    seeds: int | Sequence[int] = 1,
+    steps: int = 100_000,
+    rules: dict[str, Any] | None = None,
+    data_dir: str | None = None,
+    task: Task | None = None,
+) -> Config:
+    """A complete, checked Config; a sweepable setting may be given as a list of values.
+
+    ``task`` is the benchmark task of the loaded data, if any: presets have settings for its family.
+    """
+    method = find_method(algorithm)
+    given = {**presets.find_preset(algorithm, preset, task).settings, **(settings or {})}
+    hints = typing.get_type_hints(method.settings)
+    sweep: dict[str, list[float]] = {}
+    for name in sweepable(method.settings):
+        if isinstance(given.get(name), list | tuple):
+            values = [convert(value, hints[name], name) for value in given[name]]
+            if not values or len(set(values)) != len(values) or None in values:
+                raise SettingsError(f"--{name.replace('_', '-')} lists {values}; give different numbers")
+            if len(values) > 1:
+                sweep[name] = values
+            given[name] = values[0]
+            for value in values:
+                build_settings(algorithm, {**given, name: value})
+    config = Config(
+        dataset=dataset,
+        algorithm=algorithm,
+        preset=preset,
+        settings=dataclasses.asdict(build_settings(algorithm, given)),
+        sweep=sweep,
+        seeds=check_seeds(seeds),
+        steps=check_steps(steps),
+        rules=reading_rules(algorithm, preset, rules),
+        data_dir=data_dir,
+    )
+    if len(config.members) > MOST_MEMBERS:
+        raise SettingsError(
+            f"seeds and swept settings make {len(config.members):,} policies; train at most {MOST_MEMBERS:,} in one run"
+        )
+    return config
+
+
+def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """The seeds that a number of seeds, or a list of them, means."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if not 1 <= seeds <= MOST_MEMBERS:
+            raise SettingsError(f"seeds is {seeds}; give how many, from 1 to {MOST_MEMBERS:,}, or a list of them")
+        return tuple(range(seeds))
+    if isinstance(seeds, str | bytes | bool) or not isinstance(seeds, Sequence):
+        raise SettingsError(f"seeds is {seeds!r}; give how many as a whole number, or a list of them")
+    chosen = tuple(seeds)
+    if any(isinstance(seed, bool) or not isinstance(seed, int) for seed in chosen):
+        raise SettingsError(f"seeds are {list(chosen[:8])}; give whole numbers")
+    if not chosen or len(set(chosen)) != len(chosen) or min(chosen) < 0 or max(chosen) >= 2**31:
+        raise SettingsError(f"seeds are {list(chosen[:8])}; give at least one, all different, from 0 to 2³¹ − 1")
+    return chosen
+
+
+def check_steps(steps: int) -> int:
+    """``steps``, if it is a number of steps."""
+    if isinstance(steps, bool) or not isinstance(steps, int):
+        raise SettingsError(f"steps is {steps!r}; give a whole number, 1 or more")
+    if steps < 1:
+        raise SettingsError(f"--steps is {steps}; it must be 1 or more")
+    return steps

@@ -1,0 +1,333 @@
+"""A run's files, and their one owner.
+
+RUN/config.json         everything the run depends on, with fingerprints of the data and the packages
+RUN/metrics.jsonl       training metrics, one line a chunk
+RUN/evaluations.jsonl   one line an episode; the newest evaluation of each member at each number of steps
+RUN/evaluation.json     the summary of the newest evaluation
+RUN/checkpoints/        the newest two states; a resumed run ends with the same bits as one never stopped
+RUN/policies/           one file for each member (seed and swept setting)
+RUN/.lock               held by the process that trains
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from filelock import FileLock, Timeout
+
+from vem.errors import RunError, SettingsError
+from vem.runs.config import Config, build_settings
+from vem.runs.records import DataFacts, EpisodeRecord, EvaluationSummary, MetricLine, read_summary
+from vem.storage import write_file, write_json
+
+CONFIG_VERSION = 2
+OLD_NAMES = {
+    "num_updates": "steps",
+    "policy_rate_decay": "policy_lr_schedule",
+    "value_rate": "value_lr",
+    "policy_rate": "policy_lr",
+    "policy_decay": "policy_weight_decay",
+    "value_decay": "value_weight_decay",
+    "decay": "td_lambda",
+    "updates_per_refresh": "steps_per_refresh",
+    "value_updates": "value_share",
+    "envelope_updates": "envelope_share",
+    "cloning_updates": "cloning_steps",
+    "normalise_observations": "normalize_observations",
+    "normalise_rewards": "normalize_rewards",
+}
+"""Names in a config.json of version 1 → names since version 2."""
+OLD_WORDS = {"standardised": "standardized"}
+
+Record = TypeVar("Record")
+
+
+class Lines(NamedTuple, Generic[Record]):
+    """The readable lines of a file."""
+
+    records: list[Record]
+    num_damaged: int = 0
+    problem: str | None = None
+    """One sentence about what could not be read, if anything."""
+
+
+class RunDirectory:
+    """The files of one run. Nothing is read before it is asked for, and nothing written but by ``write_…``."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock: FileLock | None = None
+        self._made: list[Path] = []
+
+    def __repr__(self) -> str:
+        return f"RunDirectory({str(self.path)!r})"
+
+    # What the run is
+
+    @cached_property
+    def _stored(self) -> tuple[Config, DataFacts, dict[str, str]]:
+        return _read_config(self.path)
+
+    @property
+    def config(self) -> Config:
+        """The settings of the run; RunError if this is not a run directory."""
+        return self._stored[0]
+
+    @property
+    def facts(self) -> DataFacts:
+        """The data that the run was started with."""
+        return self._stored[1]
+
+    @property
+    def packages(self) -> dict[str, str]:
+        """Versions of the packages that the run was started with; empty where they are not recorded."""
+        return self._stored[2]
+
+    def write_config(self, config: Config, facts: DataFacts, packages: dict[str, str]) -> None:
+        """Write config.json: from now on this is a run."""
+        stored = {
+            "version": CONFIG_VERSION,
+            "config": {**dataclasses.asdict(config), "seeds": list(config.seeds)},
+            "data": facts.to_json(),
+            "packages": packages,
+        }
+        write_json(self.path / "config.json", stored)
+        self._made = []
+        self.__dict__.pop("_stored", None)
+
+    # Training
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the states are (``vem.runs.checkpoints``)."""
+        return self.path / "checkpoints"
+
+    @property
+    def policy_paths(self) -> list[Path]:
+        """Where the policies of the members are, or will be, in the members' order."""
+        return [self.path / "policies" / f"{member.name}.safetensors" for member in self.config.members]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every member's policy is written."""
+        return all(path.exists() for path in self.policy_paths)
+
+    def metrics(self) -> Lines[MetricLine]:
+        """The training metrics."""
+        return _read_lines(self.path / "metrics.jsonl", MetricLine.from_json)
+
+    def write_metrics(self, line: MetricLine) -> None:
+        """Add one line of training metrics."""
+        path = self.path / "metrics.jsonl"
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(dataclasses.asdict(line)) + "\n")
+        except OSError as error:
+            raise RunError(f"cannot write {path}: {error.strerror or error}") from None
+
+    def cut_metrics(self, steps: int) -> None:
+        """Drop the metric lines after ``steps``: a resumed run writes them again."""
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return
+        kept = []
+        for text in _raw_lines(path):
+            line = _parse(text, MetricLine.from_json)
+            if line is None or line.steps > steps:
+                break
+            kept.append(text + b"\n")
+        write_file(path, b"".join(kept))
+
+    # Evaluation
+
+    def episodes(self) -> Lines[EpisodeRecord]:
+        """All evaluated episodes."""
+        return _read_lines(self.path / "evaluations.jsonl", EpisodeRecord.from_json)
+
+    def write_episodes(self, records: Sequence[EpisodeRecord]) -> None:
+        """Add records; they replace older ones of the same members and steps."""
+        replaced = {(record.member, record.steps) for record in records}
+        kept = [record for record in self.episodes().records if (record.member, record.steps) not in replaced]
+        lines = (json.dumps(dataclasses.asdict(record), allow_nan=False) + "\n" for record in (*kept, *records))
+        write_file(self.path / "evaluations.jsonl", "".join(lines).encode())
+
+    def summary(self) -> EvaluationSummary | None:
+        """The newest evaluation; None before the first, or if its file is damaged."""
+        try:
+            return read_summary(json.loads((self.path / "evaluation.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return None
+
+    def write_summary(self, summary: EvaluationSummary) -> None:
+        """Write evaluation.json."""
+        write_json(self.path / "evaluation.json", summary)
+
+    # The lock
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether this object holds the run's lock."""
+        return self._lock is not None
+
+    def acquire(self) -> None:
+        """Take the run's lock; RunError if another process, or another object of this one, holds it.
+
+        The operating system releases it when the process ends, however it ends.
+        """
+        if self._lock is not None:
+            return
+        # The lock belongs to this object, whichever thread trains.
+        lock = FileLock(self.path / ".lock", thread_local=False)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RunError(f"another process is training in {self.path}; wait for it, or stop it first") from None
+        except (OSError, NotImplementedError) as error:
+            raise RunError(
+                f"cannot write to {self.path}: {getattr(error, 'strerror', None) or error}; copy the run to a place "
+                "that can be written, or change the permissions"
+            ) from None
+        self._lock = lock
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the lock; inside another ``lock`` of the same object this does nothing."""
+        if self._lock is not None:
+            yield
+            return
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def reserve(self) -> None:
+        """Make the directory of a new run and take its lock; RunError if it is in use or cannot be made."""
+        absent = _absent_parts(self.path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            for path in absent:
+                with suppress(OSError, ValueError):
+                    path.rmdir()
+            raise RunError(
+                f"cannot make the run directory {_shortened(self.path)}: {getattr(error, 'strerror', None) or error}; "
+                "choose another --out"
+            ) from None
+        self._made = absent
+        try:
+            self._check_empty()  # before the lock's file is made in a directory that is not ours
+            self.acquire()
+            self._check_empty()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _check_empty(self) -> None:
+        try:
+            is_empty = all(path.name == ".lock" for path in self.path.iterdir())
+        except OSError as error:
+            raise RunError(f"cannot read {self.path}: {error.strerror or error}; choose another --out") from None
+        if not is_empty:
+            raise RunError(
+                f"{self.path} exists and is not empty; choose another --out, "
+                f"or go on with vem train --resume {self.path}"
+            )
+
+    def abandon(self) -> None:
+        """Release the lock and, unless config.json was written, remove what ``reserve`` made."""
+        if self.is_locked and not (self.path / "config.json").exists():
+            with suppress(OSError):
+                (self.path / ".lock").unlink()
+        self.release()
+        for path in self._made:
+            with suppress(OSError):
+                path.rmdir()
+        self._made = []
+
+
+def _absent_parts(path: Path) -> list[Path]:
+    """The directories that making ``path`` would make, innermost first."""
+    absent = []
+    for part in (path, *path.parents):
+        try:
+            if part.exists():
+                break
+        except (OSError, ValueError):
+            pass
+        absent.append(part)
+    return absent
+
+
+def _shortened(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= 200 else f"{text[:100]}…{text[-50:]}"
+
+
+def _read_config(directory: Path) -> tuple[Config, DataFacts, dict[str, str]]:
+    path = directory / "config.json"
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        found = "has no config.json" if directory.is_dir() else "is a file" if directory.exists() else "does not exist"
+        raise RunError(f"{directory} is not a run directory: it {found}; make one with vem train --out") from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read ({error}); start the run again in another directory") from None
+    if not isinstance(stored, dict) or stored.get("version") not in (1, CONFIG_VERSION):
+        raise RunError(f"{path} has no config of version {CONFIG_VERSION}; it was written by another vem")
+    try:
+        fields = stored["config"]
+        if stored["version"] == 1:
+            fields = _renamed(fields) | {"settings": _renamed(fields["settings"])}
+        config = Config(**{**fields, "seeds": tuple(fields["seeds"])})
+        settings = build_settings(config.algorithm, config.settings)
+        facts = DataFacts.from_json(stored["data"])
+    except (KeyError, TypeError, ValueError, AttributeError, SettingsError) as error:
+        raise RunError(f"{path} does not describe a run ({error}); it was edited or written by another vem") from None
+    packages = stored.get("packages")
+    config = dataclasses.replace(config, settings=dataclasses.asdict(settings))
+    return config, facts, packages if isinstance(packages, dict) else {}
+
+
+def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
+    """Names and words of version 1 as they are called now."""
+    return {
+        OLD_NAMES.get(name, name): OLD_WORDS.get(value, value) if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
+
+
+def _read_lines(path: Path, parse: Callable[[Any], Record | None]) -> Lines[Record]:
+    if not path.exists():
+        return Lines([])
+    try:
+        texts = _raw_lines(path)
+    except OSError as error:
+        return Lines([], 0, f"{path.name} cannot be read ({error.strerror}).")
+    records = [record for text in texts if (record := _parse(text, parse)) is not None]
+    count = len(texts) - len(records)
+    problem = f"{count} of {len(texts)} lines of {path.name} {'is' if count == 1 else 'are'} damaged and left out."
+    return Lines(records, count, problem if count else None)
+
+
+def _raw_lines(path: Path) -> list[bytes]:
+    return [line for line in path.read_bytes().split(b"\n") if line.strip()]
+
+
+def _parse(text: bytes, parse: Callable[[Any], Record | None]) -> Record | None:
+    try:
+        return parse(json.loads(text))
+    except (ValueError, RecursionError):
+        return None

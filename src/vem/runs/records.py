@@ -1,0 +1,153 @@
+"""The records that a run's files hold, one line of JSON each."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+from vem.data import DataInfo, Dataset
+
+OLD_RECORD_NAMES = {"updates": "steps"}
+"""Names in lines and summaries of earlier versions → names now."""
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What a run knows about the data it was trained on."""
+
+    info: DataInfo
+    sha256: str
+    """Fingerprint of the rows."""
+    num_rows: int
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DataFacts:
+        """The facts of a dataset in hand."""
+        return cls(dataset.info, dataset.fingerprint(), dataset.num_rows)
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> DataFacts:
+        """The facts as config.json holds them; names that this version does not know are left out."""
+        tuples = {name: tuple(stored[name]) for name in ("action_low", "action_high", "warnings") if name in stored}
+        known = {field.name for field in dataclasses.fields(DataInfo)}
+        info = DataInfo(**{name: value for name, value in (stored | tuples).items() if name in known})
+        return cls(info, str(stored["sha256"]), int(stored["num_rows"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts as config.json holds them."""
+        return {**dataclasses.asdict(self.info), "sha256": self.sha256, "num_rows": self.num_rows}
+
+
+@dataclass(frozen=True)
+class MetricLine:
+    """Training metrics after ``steps`` steps: means over one chunk."""
+
+    steps: int
+    stage: str
+    seconds: float
+    """Since training was started or resumed."""
+    members: dict[str, dict[str, float]]
+    """Name of each member → its metrics."""
+
+    @classmethod
+    def from_json(cls, record: Any) -> MetricLine | None:
+        """The line, or None if it is damaged."""
+        record = _renamed(record)
+        if not isinstance(record, dict) or not _is_number(record.get("steps")):
+            return None
+        members = record.get("members")
+        is_good = isinstance(members, dict) and all(
+            isinstance(metrics, dict) and all(map(_is_number, metrics.values())) for metrics in members.values()
+        )
+        if not is_good:
+            return None
+        seconds = record.get("seconds")
+        return cls(
+            int(record["steps"]),
+            str(record.get("stage", "")),
+            float(seconds) if _is_number(seconds) else float("nan"),
+            members,
+        )
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """What one episode gave. A failed one has an ``error`` and no numbers."""
+
+    member: str
+    """Whose episode: the name of a run's member, or of another actor."""
+    episode: int
+    seed: int
+    steps: int | None = None
+    """Training steps behind the policy."""
+    episode_return: float | None = None
+    """Σ r_t."""
+    discounted_return: float | None = None
+    """Σ γᵗ·r_t with the policy's discount (0.99 for actors that have none); nothing after a time limit."""
+    length: int | None = None
+    success: bool | None = None
+    """Whether any step reported ``info["success"]``; None where the environment reports none."""
+    terminated: bool | None = None
+    truncated: bool | None = None
+    value_start: float | None = None
+    """V(s_0)."""
+    target_start: float | None = None
+    """G_0, in V's units."""
+    value_mean: float | None = None
+    """Mean of V(s_t) over the episode's steps."""
+    target_mean: float | None = None
+    """Mean of G_t over the episode's steps."""
+    path: list[list[float]] | None = None
+    """x, y along the episode, at most 200 points, in mazes."""
+    error: str | None = None
+
+    @classmethod
+    def from_json(cls, record: Any) -> EpisodeRecord | None:
+        """The record, or None if it is damaged."""
+        record = _renamed(record)
+        try:
+            episode = cls(**record)
+        except TypeError:
+            return None
+        needed = (episode.episode, episode.seed)
+        numbers = (episode.steps, episode.episode_return, episode.length, episode.value_start, episode.target_start)
+        is_good = isinstance(episode.member, str) and all(map(_is_number, needed))
+        return episode if is_good and all(number is None or _is_number(number) for number in numbers) else None
+
+
+class EvaluationSummary(TypedDict):
+    """The newest evaluation of a run, as evaluation.json holds it."""
+
+    version: int
+    steps: int
+    """Training steps behind the policies."""
+    environment: str
+    references: dict[str, Any] | None
+    """``minimum``, ``maximum`` and ``source`` of the scores, where known."""
+    num_episodes: int
+    seed: int
+    actions: Literal["mean", "sampled"]
+    members: dict[str, dict[str, Any]]
+    """Name of each member → means over its episodes."""
+    groups: list[dict[str, Any]]
+    """Statistics over the seeds of each combination of swept settings."""
+
+
+def read_summary(record: Any) -> EvaluationSummary | None:
+    """The summary with the names of this version, or None if it is none."""
+    record = _renamed(record)
+    if not isinstance(record, dict) or not EvaluationSummary.__required_keys__ <= record.keys():
+        return None
+    is_good = isinstance(record["members"], dict) and isinstance(record["groups"], list) and record["groups"]
+    return EvaluationSummary(**record) if is_good else None
+
+
+def _renamed(record: Any) -> Any:
+    if not isinstance(record, dict):
+        return record
+    return {OLD_RECORD_NAMES.get(name, name): value for name, value in record.items()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
