@@ -104,7 +104,7 @@ class Group:
             f"{len(run.config.seeds)} seed{'s' if len(run.config.seeds) != 1 else ''})"
             for run in self.runs
         )
-        return f"{made} on {int(self.runs[0].facts['data'].get('num_rows', 0)):,} recorded rows."
+        return f"{made} on {self.runs[0].data.num_rows:,} recorded rows."
 
     @property
     def headline(self) -> Headline:
