@@ -149,3 +149,46 @@ def test_refuses_absent_and_damaged_files(tmp_path, gaussian):
 
 def test_every_kind_has_an_actor():
     assert set(ACTORS) == {"gaussian", "deterministic", "tanh-gaussian", "bcq"}
+
+
+def broken(policy, **changes):
+    return Policy(policy.kind, {**policy.tensors, **changes}, {})
+
+
+ONE, TWO = np.zeros(1, np.float32), np.zeros(2, np.float32)
+DAMAGES = {
+    "actor.0.weight holds NaN": {"actor.0.weight": np.asarray([[np.nan]], np.float32)},
+    "observation_mean has shape": {"observation_mean": TWO},
+    "layer 0 of actor takes 1 numbers and is given 2": {"observation_mean": TWO, "observation_deviation": TWO + 1},
+    "actor gives 1 numbers instead of 2": {"action_low": TWO, "action_high": TWO + 1},
+    "deviation holds numbers that are not above 0": {"observation_deviation": ONE},
+    "action_low is above": {"action_low": ONE + 9},
+    "a weight and a bias that do not fit": {"actor.0.bias": TWO},
+    "layer 1 of actor takes 2 numbers and is given 1": {"actor.1.weight": np.ones((2, 1), np.float32), "actor.1.bias": ONE},
+    "log_std has 3 numbers": {"log_std": np.zeros(3, np.float32)},
+    "value_unit has 2 numbers": {"value_unit": TWO},
+    "layer 0 of critics takes 2 numbers": {"critics.0.weight": np.ones((2, 2, 1), np.float32)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", DAMAGES)
+def test_refuses_numbers_that_are_no_policy_though_their_checksum_is_right(gaussian, tmp_path, message):
+    broken(gaussian, **DAMAGES[message]).save(tmp_path / "policy.safetensors")
+    with pytest.raises(RunError, match=message):
+        load_policy(tmp_path / "policy.safetensors")
+
+
+def test_refuses_networks_that_are_not_there(gaussian, tmp_path):
+    path = tmp_path / "policy.safetensors"
+    Policy("bcq", gaussian.tensors, {}).save(path)
+    with pytest.raises(RunError, match="it lacks limit"):
+        load_policy(path)
+    Policy("deterministic", {k: t for k, t in gaussian.tensors.items() if "actor" not in k}, {}).save(path)
+    with pytest.raises(RunError, match="it lacks the network actor"):
+        load_policy(path)
+
+
+def test_loads_every_kind_that_is_whole(gaussian, tanh_gaussian, tmp_path):
+    for policy in (gaussian, tanh_gaussian, bcq_policy(), make("deterministic", actor=[layer([[1.0]], [0.0])])):
+        policy.save(tmp_path / "policy.safetensors")
+        assert load_policy(tmp_path / "policy.safetensors").kind == policy.kind

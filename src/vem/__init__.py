@@ -1,8 +1,9 @@
 """Offline reinforcement learning with Value-based Episodic Memory.
 
 dataset = vem.load("antmaze-umaze.hdf5")
-run = vem.train(dataset, out="runs/umaze", seeds=3)
-action = run.policy.act(observation)
+run = vem.train(dataset, vem.IQL(expectile=0.9), steps=100_000, seeds=3)     # or "iql", expectile=0.9
+action = run.policies[0].act(observation)
+result = vem.evaluate(run, episodes=100)
 """
 
 from __future__ import annotations
@@ -13,34 +14,66 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from vem.algorithms import AWR, BAIL, BC, BCQ, BCQEM, CQL, IQL, TD3BC, VEM, register
     from vem.api import resume, train
+    from vem.compare import compare
     from vem.data import Dataset, describe, from_arrays, load
     from vem.errors import VemError
+    from vem.evaluation.evaluate import evaluate
     from vem.policy import Policy, load_policy
-    from vem.runs.run import Run
+    from vem.report import write_report as report
+    from vem.runs.run import Run, open_run
 
 _PLACES = {
+    "AWR": "vem.algorithms",
+    "BAIL": "vem.algorithms",
+    "BC": "vem.algorithms",
+    "BCQ": "vem.algorithms",
+    "BCQEM": "vem.algorithms",
+    "CQL": "vem.algorithms",
     "Dataset": "vem.data",
+    "IQL": "vem.algorithms",
     "Policy": "vem.policy",
     "Run": "vem.runs.run",
+    "TD3BC": "vem.algorithms",
+    "VEM": "vem.algorithms",
     "VemError": "vem.errors",
+    "compare": "vem.compare",
     "describe": "vem.data",
+    "evaluate": "vem.evaluation.evaluate",
     "from_arrays": "vem.data",
     "load": "vem.data",
     "load_policy": "vem.policy",
+    "open_run": "vem.runs.run",
+    "register": "vem.algorithms",
+    "report": "vem.report",
     "resume": "vem.api",
     "train": "vem.api",
 }
 
 __all__ = [
+    "AWR",
+    "BAIL",
+    "BC",
+    "BCQ",
+    "BCQEM",
+    "CQL",
+    "IQL",
+    "TD3BC",
+    "VEM",
     "Dataset",
     "Policy",
     "Run",
     "VemError",
+    "compare",
     "describe",
+    "evaluate",
     "from_arrays",
     "load",
     "load_policy",
+    "open_run",
+    "register",
+    "report",
     "resume",
     "train",
 ]
@@ -50,4 +83,11 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that ``import vem`` and ``vem --help`` load no numerics."""
     if name not in _PLACES:
         raise AttributeError(f"module 'vem' has no attribute {name!r}")
-    return getattr(importlib.import_module(_PLACES[name]), name)
+    module = importlib.import_module(_PLACES[name])
+    # ``compare`` and ``report`` are packages that can be called: importing one puts the package here under its name.
+    return module if module.__name__ == f"vem.{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    """The public names, imported or not."""
+    return sorted({*globals(), *_PLACES})

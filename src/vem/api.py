@@ -1,42 +1,186 @@
-"""Training from Python: what ``vem train`` does, with a dataset in hand."""
+"""Training from Python and from the command line: data in, a finished run out."""
 
 from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from vem.data import Dataset
-from vem.runs.run import Run, create_run, make_config, resume_run
+from vem.errors import RunError, SettingsError
+from vem.evaluation.environments import find_environment
+from vem.evaluation.training import check_period, evaluating
+from vem.runs.config import Config, make_config, method_name, reading_rules
+from vem.runs.directory import RunDirectory
+from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, create_run, open_run, read_data
+from vem.tasks import task_of
 
-RULES = ("split", "time_limit", "teleports", "repeat_terminals")
+RULES = ("split", "time_limit", "teleports", "task", "repeat_terminals")
 """The reading rules that a resumed run gives to ``vem.load`` again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Watching:
+    """What happens while a run trains; nothing of it changes the result."""
+
+    evaluate_every: int | None = None
+    """Steps between two evaluations; None: no evaluation."""
+    callbacks: Sequence[Callback] = ()
+    progress: bool | TextIO = True
+    checkpoint_seconds: float = SECONDS_PER_CHECKPOINT
+
+    def check(self) -> None:
+        """SettingsError if a field makes no sense."""
+        check_period(self.evaluate_every)
+        if isinstance(self.checkpoint_seconds, bool) or not self.checkpoint_seconds >= 0:
+            raise SettingsError(f"--checkpoint-seconds is {self.checkpoint_seconds!r}; it must be 0 or more")
 
 
 def train(
     dataset: Dataset,
-    algorithm: str = "vem",
+    algorithm: Any = "vem",
+    *,
     preset: str = "default",
     seeds: int | Sequence[int] = 1,
     steps: int = 100_000,
     out: str | Path | None = None,
+    evaluate_every: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | TextIO = True,
+    checkpoint_seconds: float = SECONDS_PER_CHECKPOINT,
     **settings: Any,
 ) -> Run:
-    """Train policies on ``dataset`` and return the finished run.
+    """Train policies on ``dataset`` and return the run.
 
-    ``settings`` are those of the method (``vem.algorithms``); a sweepable one may be a list. The run directory is
-    ``out``, or a new temporary one. The dataset is taken as it is: a preset's reading rules apply to ``vem train``.
+    ``algorithm`` is a method's name, with its ``settings`` as keywords (a sweepable one may be a list), or a
+    configuration object such as ``vem.IQL(expectile=0.9)``, which is taken as it is. The run directory is ``out``, or
+    a new temporary one. The dataset is taken as it is: a preset's reading rules apply to ``vem train``.
+
+    ``evaluate_every`` evaluates after every so many steps and at the end. ``callbacks`` are called with the run and
+    its progress after each chunk; one that returns True saves and stops the run, which ``run.resume()`` continues.
     """
-    directory = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="vem-")) / "run"
+    if not isinstance(dataset, Dataset):
+        raise SettingsError(f"the dataset is {dataset!r}; give a Dataset, such as vem.load(path) returns")
+    name = algorithm
+    if dataclasses.is_dataclass(algorithm) and not isinstance(algorithm, type):
+        if settings or preset != "default":
+            given = ", ".join([*settings, *(["preset"] if preset != "default" else [])])
+            raise SettingsError(
+                f"{given} and a configuration object are given; put settings into the object, or name the algorithm"
+            )
+        name, settings = method_name(algorithm), dataclasses.asdict(algorithm)
+    if not isinstance(name, str):
+        raise SettingsError(f"the algorithm is {algorithm!r}; give a name ('vem') or an object (vem.VEM())")
     info = dataset.info
     source = info.name if info.source == "arrays" else info.source
-    config = make_config(source, algorithm, preset, settings, seeds, steps)
-    rules = {name: info.rules[name] for name in RULES if name in info.rules}
-    return create_run(directory, dataclasses.replace(config, rules=rules), dataset).train()
+    rules = {rule: info.rules[rule] for rule in RULES if rule in info.rules}
+
+    def make() -> tuple[Config, Dataset]:
+        config = make_config(source, name, preset, settings, seeds, steps, task=task_of(info))
+        return dataclasses.replace(config, rules=rules), dataset
+
+    path = Path(tempfile.gettempdir()) / f"vem-{uuid.uuid4().hex[:12]}" if out is None else Path(out)
+    return _train_new(RunDirectory(path), make, Watching(evaluate_every, callbacks, progress, checkpoint_seconds))
 
 
-def resume(directory: str | Path, dataset: Dataset | None = None) -> Run:
-    """Finish the run in ``directory``; ``dataset`` is needed if it was made from arrays."""
-    return resume_run(directory, dataset).train()
+def train_source(
+    source: str,
+    algorithm: str = "vem",
+    *,
+    preset: str = "default",
+    seeds: int | Sequence[int] = 1,
+    steps: int = 100_000,
+    settings: dict[str, Any] | None = None,
+    rules: dict[str, Any] | None = None,
+    data_dir: str | None = None,
+    out: str | Path | None = None,
+    watching: Watching | None = None,
+) -> Run:
+    """Load the data that ``source`` names as the preset reads it, train on it and return the run: ``vem train``.
+
+    The run directory is ``out``, or a free one below ``runs``; it is made before the data is read.
+    """
+    rules = reading_rules(algorithm, preset, rules)
+    # Wrong settings need not wait for the data; which task it is may still change the preset's.
+    draft = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir)
+
+    def make() -> tuple[Config, Dataset]:
+        dataset = read_data(source, draft.rules, data_dir)
+        task = task_of(dataset.info)
+        return make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, task), dataset
+
+    stem = Path(source.removeprefix("minari:")).stem
+    files = free_directory(f"{stem}-{algorithm}") if out is None else RunDirectory(out)
+    return _train_new(files, make, watching or Watching())
+
+
+def resume(
+    path: str | Path,
+    dataset: Dataset | str | None = None,
+    *,
+    data_dir: str | None = None,
+    watching: Watching | None = None,
+) -> Run:
+    """Go on with the run in ``path`` to its end and return it.
+
+    Data that was moved is named by ``dataset`` or found in ``data_dir``; its rows must be the same to the bit.
+    """
+    watching = watching or Watching()
+    watching.check()
+    run = open_run(path, dataset if isinstance(dataset, Dataset) else None)
+    if isinstance(dataset, str) or data_dir is not None:
+        config = run.config
+        moved = read_data(
+            config.dataset if dataset is None else str(dataset), config.rules, data_dir or config.data_dir
+        )
+        run = open_run(path, moved)
+    return _watched(run, watching)
+
+
+def free_directory(name: str) -> RunDirectory:
+    """A new directory below ``runs``, made and locked, numbered from the second on."""
+    number = 1
+    while True:
+        files = RunDirectory(Path("runs") / (name if number == 1 else f"{name}-{number}"))
+        if not files.path.exists():
+            try:
+                files.reserve()
+                return files
+            except RunError:
+                if not files.path.exists():
+                    raise  # it cannot be made; otherwise another process was faster
+        number += 1
+
+
+def _train_new(files: RunDirectory, make: Callable[[], tuple[Config, Dataset]], watching: Watching) -> Run:
+    if not files.is_locked:
+        files.reserve()
+    try:
+        watching.check()
+        config, dataset = make()
+        if watching.evaluate_every is not None:
+            find_environment(dataclasses.asdict(dataset.info))  # fail before anything is written
+        run = create_run(files, config, dataset)
+    except BaseException:
+        files.abandon()
+        raise
+    return _watched(run, watching)
+
+
+def _watched(run: Run, watching: Watching) -> Run:
+    run.seconds_per_checkpoint = watching.checkpoint_seconds
+    try:
+        run.begin()
+        with evaluating(run, watching.evaluate_every, _draw_curve) as callbacks:
+            return run.train([*callbacks, *watching.callbacks], watching.progress)
+    finally:
+        run.files.release()
+
+
+def _draw_curve(run: Run) -> None:
+    from vem.report import write_score_curve
+
+    write_score_curve(run.directory)

@@ -126,7 +126,60 @@ def load_policy(path: str | Path) -> Policy:
     needed = {"action_low", "action_high", "observation_mean", "observation_deviation", "value_unit"}
     if not needed <= tensors.keys():
         raise RunError(f"{path} lacks {', '.join(sorted(needed - tensors.keys()))}; it was not written by vem")
-    return Policy(header["kind"], tensors, header.get("info", {}))
+    problem = _problem(header["kind"], tensors)
+    if problem:
+        raise RunError(f"{path} cannot act: {problem}; copy or train it again")
+    info = header.get("info", {})
+    return Policy(header["kind"], tensors, info if isinstance(info, dict) else {})
+
+
+def _problem(kind: str, tensors: Tensors) -> str | None:
+    """What keeps these tensors from being a policy: numbers that are not finite, or shapes that do not fit."""
+    for name, tensor in tensors.items():
+        if not np.issubdtype(tensor.dtype, np.number):
+            return f"{name} holds {tensor.dtype}, not numbers"
+        if not np.isfinite(tensor).all():
+            return f"{name} holds NaN or infinity"
+    for first, second in (("observation_mean", "observation_deviation"), ("action_low", "action_high")):
+        if tensors[first].ndim != 1 or not tensors[first].size or tensors[first].shape != tensors[second].shape:
+            return f"{first} has shape {tensors[first].shape} and {second} {tensors[second].shape}"
+    if (tensors["observation_deviation"] <= 0).any():
+        return "observation_deviation holds numbers that are not above 0"
+    if (tensors["action_low"] > tensors["action_high"]).any():
+        return "action_low is above action_high"
+    observation, action = tensors["observation_mean"].size, tensors["action_low"].size
+    sizes = {"value_unit": (1,), **SIZES.get(kind, {})}
+    if "log_std" in sizes:
+        sizes["log_std"] = (1, action)
+    problems = (_size_problem(name, allowed, tensors) for name, allowed in sizes.items())
+    networks = LAYOUTS[kind](observation, action, tensors) if kind in LAYOUTS else []
+    values = [("critics", observation, 1), ("action_critics", observation + action, 1)]
+    found = [*networks, *(value for value in values if f"{value[0]}.0.weight" in tensors)]
+    problems = (*problems, *(_network_problem(*network, tensors) for network in found))
+    return next(filter(None, problems), None)
+
+
+def _size_problem(name: str, allowed: tuple[int, ...], tensors: Tensors) -> str | None:
+    if name not in tensors:
+        return f"it lacks {name}"
+    size = tensors[name].size
+    return None if size in allowed else f"{name} has {size} numbers instead of {allowed[-1]}"
+
+
+def _network_problem(name: str, num_inputs: int, num_outputs: int, tensors: Tensors) -> str | None:
+    """What is wrong with the layers of a network; stacked networks have one more axis in front."""
+    index, width = 0, num_inputs
+    while (weight := tensors.get(f"{name}.{index}.weight")) is not None:
+        bias = tensors.get(f"{name}.{index}.bias")
+        is_stack = name in ("critics", "action_critics")
+        if bias is None or weight.ndim != 2 + is_stack or bias.shape != (*weight.shape[:-2], weight.shape[-1]):
+            return f"layer {index} of {name} has a weight and a bias that do not fit"
+        if weight.shape[-2] != width:
+            return f"layer {index} of {name} takes {weight.shape[-2]} numbers and is given {width}"
+        index, width = index + 1, weight.shape[-1]
+    if index == 0:
+        return f"it lacks the network {name}"
+    return None if width == num_outputs else f"{name} gives {width} numbers instead of {num_outputs}"
 
 
 def network(tensors: Tensors, name: str, inputs: np.ndarray) -> np.ndarray:
@@ -201,6 +254,29 @@ ACTORS: dict[str, Callable[[Tensors, np.ndarray, np.random.Generator | None], np
     "bcq": _bcq,
 }
 """How each kind of policy acts: (tensors, normalized observations, generator or None) → actions in ±1 units."""
+
+
+def _bcq_layout(observation: int, action: int, tensors: Tensors) -> list[tuple[str, int, int]]:
+    first = tensors.get("decoder.0.weight")
+    # The length of the latent vector is the decoder's own.
+    decoder = max(observation + 1, first.shape[0] if first is not None and first.ndim else 0)
+    both = observation + action
+    return [("decoder", decoder, action), ("perturbation", both, action), ("chooser", both, 1)]
+
+
+LAYOUTS: dict[str, Callable[[int, int, Tensors], list[tuple[str, int, int]]]] = {
+    "gaussian": lambda observation, action, _: [("actor", observation, action)],
+    "deterministic": lambda observation, action, _: [("actor", observation, action)],
+    "tanh-gaussian": lambda observation, action, _: [("actor", observation, 2 * action)],
+    "bcq": _bcq_layout,
+}
+"""The networks of each kind: (observation size, action size, tensors) → name, inputs, outputs."""
+SIZES: dict[str, dict[str, tuple[int, ...]]] = {
+    "gaussian": {"log_std": ()},
+    "tanh-gaussian": {"log_std_bounds": (2,)},
+    "bcq": {"limit": (1,), "num_actions": (1,)},
+}
+"""How many numbers the other tensors of each kind may hold; log σ has one, or one for each action."""
 
 
 def _value_of_states(policy: Policy, inputs: np.ndarray) -> np.ndarray:

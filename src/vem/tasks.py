@@ -95,10 +95,9 @@ def task_of(info: DataInfo) -> Task | None:
     """The benchmark task that loaded data belong to, or None."""
     if info.source.startswith("minari:"):
         return None
-    task = find_task(info.name)
-    if task is None and (other := task_of_environment(info.environment or "")):
-        task = replace(other, paper_scores=MappingProxyType({}), paper_expectile=None)
-    return task
+    other = task_of_environment(info.environment or "")
+    shared = other and replace(other, paper_scores=MappingProxyType({}), paper_expectile=None)
+    return find_task(info.name) or shared
 
 
 # environment, max_steps, minimum, maximum

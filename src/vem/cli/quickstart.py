@@ -1,18 +1,25 @@
-"""``vem train`` with no dataset: the built-in maze, VEM beside cloning, one table, one report."""
+"""``vem train`` with no dataset: the built-in maze, one method beside behavior cloning, one table, one report."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
-import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vem.runs.directory import RunDirectory
 
 MAZE = "pointmaze-medium"
+FILE = "example.json"
+VERSION = 1
 NUM_EPISODES = 100
-NUM_STEPS = {"vem": 16_000, "bc": 6_000}
-"""Cloning has one network of VEM's three and has settled by then."""
+NUM_STEPS = 16_000
+NUM_BC_STEPS = 6_000
+"""Behavior cloning has one network of VEM's three and has settled by then."""
 
 NEXT = """what to try next:
   open {report}
@@ -22,31 +29,118 @@ NEXT = """what to try next:
   vem data describe {maze} --plot maze.png         look at the data first"""
 
 
+@dataclass(frozen=True)
+class Part:
+    """One run of the example."""
+
+    algorithm: str
+    steps: int
+    seeds: int | list[int]
+    preset: str = "default"
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    rules: dict[str, Any] = dataclasses.field(default_factory=dict)
+    evaluate_every: int | None = None
+
+
+def is_example(path: str | Path) -> bool:
+    """Whether a directory holds the example rather than one run."""
+    return (Path(path) / FILE).is_file()
+
+
 def run(options: argparse.Namespace) -> int:
     """Record, train both methods, evaluate them and the behavior, write the report."""
-    from vem.cli.train import free_directory, headline, make_config, train
-    from vem.report import write_report
-    from vem.runs.run import create_run, load_data
+    from vem.api import free_directory
+    from vem.runs.directory import RunDirectory
+    from vem.storage import write_json
 
-    started = time.monotonic()
-    say = lambda text: print(text, file=sys.stderr if options.json else sys.stdout, flush=True)
-    directory = Path(options.out) if options.out else free_directory("first")
-    say(f"no dataset given: the built-in {MAZE}, recorded by a noisy walker that never solves the task from its start")
-    summaries: dict[str, Any] = {}
-    paths = []
-    for algorithm, num_steps in NUM_STEPS.items():
-        chosen = (
-            options if algorithm == "vem" else argparse.Namespace(**{**vars(options), **_without_settings(options)})
-        )
-        config = make_config(chosen, MAZE, algorithm, num_seeds="3", num_steps=num_steps)
-        training = create_run(directory / algorithm, config, load_data(config))
-        training.seconds_per_checkpoint = options.checkpoint_seconds
-        say(headline(training))
-        if train(training, options.json):
-            say(f"stopped and saved; go on with: vem train --resume {training.directory}")
-            return 130
-        paths.append(training.directory)
-    summaries = _evaluate(paths, say)
+    parts = _parts(options)
+    if options.out is None:
+        files = free_directory("first")
+    else:
+        files = RunDirectory(options.out)
+        files.reserve()
+    try:
+        write_json(files.path / FILE, {"version": VERSION, "parts": [dataclasses.asdict(part) for part in parts]})
+        if not options.json:
+            print(f"no dataset given: the built-in {MAZE}, recorded by a noisy walker that seldom solves the task")
+        return _complete(files, parts, options)
+    finally:
+        files.release()
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Do what is left of the example in ``options.resume``."""
+    from vem.errors import SettingsError
+    from vem.runs.directory import RunDirectory
+
+    given = [name for name in ("dataset", "data_dir", "evaluate_every") if getattr(options, name) is not None]
+    if given:
+        names = ", ".join(name.replace("_", "-") for name in given)
+        raise SettingsError(f"the example keeps its data and settings; leave out {names}")
+    files = RunDirectory(options.resume)
+    with files.lock():
+        return _complete(files, _read_parts(files.path / FILE), options)
+
+
+def _parts(options: argparse.Namespace) -> list[Part]:
+    """The runs that the options ask for, checked: the chosen method, and behavior cloning beside it."""
+    from vem.cli.train import given_rules, given_settings, parse_seeds
+    from vem.errors import SettingsError
+    from vem.runs.config import make_config
+
+    unused = [name for name in ("data_dir", "task") if getattr(options, name) is not None]
+    if unused:
+        flags = ", ".join("--" + name.replace("_", "-") for name in unused)
+        raise SettingsError(f"without a dataset the built-in {MAZE} is used; leave out {flags}, or give a dataset")
+    algorithm, rules = options.algorithm or "vem", given_rules(options)
+    seeds = parse_seeds(options.seeds or "3")
+    num_steps = NUM_BC_STEPS if algorithm == "bc" else NUM_STEPS
+    chosen = Part(
+        algorithm,
+        num_steps if options.steps is None else options.steps,
+        seeds,
+        options.preset or "default",
+        given_settings(options),
+        rules,
+        options.evaluate_every,
+    )
+    parts = [chosen]
+    if algorithm != "bc":
+        parts.append(Part("bc", NUM_BC_STEPS if options.steps is None else options.steps, seeds, rules=rules))
+    for part in parts:
+        make_config(MAZE, part.algorithm, part.preset, part.settings, part.seeds, part.steps, part.rules)
+    return parts
+
+
+def _read_parts(path: Path) -> list[Part]:
+    from vem.errors import RunError
+
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["version"] != VERSION:
+            raise RunError(f"{path} has version {stored['version']}; this vem reads version {VERSION}")
+        return [Part(**part) for part in stored["parts"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} cannot be read ({error}); start the example again with vem train") from None
+
+
+def _complete(files: RunDirectory, parts: list[Part], options: argparse.Namespace) -> int:
+    """Train what is not trained, evaluate everything, write the report and print the table."""
+    from vem.errors import Stopped
+    from vem.report import write_report
+
+    started, directory = time.monotonic(), files.path
+    paths = [directory / part.algorithm for part in parts]
+    try:
+        for part, path in zip(parts, paths, strict=True):
+            _train(part, path, options)
+    except Stopped:
+        raise Stopped(f"stopped and saved; go on with: vem train --resume {directory}") from None
+    except KeyboardInterrupt:
+        raise Stopped(f"stopped; go on with: vem train --resume {directory}") from None
+    if not options.json:
+        print(f"evaluating {NUM_EPISODES} episodes of each policy and of the walker itself", flush=True)
+    summaries = _evaluate(paths)
     report = write_report(paths, directory / "report").page
     if options.json:
         print(json.dumps({"runs": [str(path) for path in paths], "report": str(report), "scores": summaries}))
@@ -57,19 +151,36 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _without_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Flags of VEM's settings are not cloning's."""
-    return {name: None for name in vars(options) if name.startswith("set_")} | {"preset": "default"}
+def _train(part: Part, path: Path, options: argparse.Namespace) -> None:
+    """Train a part of the example, or go on with it."""
+    from vem import api
+
+    watching = api.Watching(
+        part.evaluate_every, progress=not options.json, checkpoint_seconds=options.checkpoint_seconds
+    )
+    if (path / "config.json").exists():
+        api.resume(path, watching=watching)
+        return
+    api.train_source(
+        MAZE,
+        part.algorithm,
+        preset=part.preset,
+        seeds=part.seeds,
+        steps=part.steps,
+        settings=part.settings,
+        rules=part.rules,
+        out=path,
+        watching=watching,
+    )
 
 
-def _evaluate(paths: list[Path], say: Any) -> dict[str, Any]:
-    """The summaries of both runs, and the means of the behavior itself from the same starts."""
+def _evaluate(paths: list[Path]) -> dict[str, Any]:
+    """The summaries of the runs, and the means of the behavior itself from the same starts."""
     from vem.evaluation.environments import find_target
     from vem.evaluation.evaluate import evaluate_run, summarize
     from vem.evaluation.rollout import waypoint_actor
     from vem.evaluation.workers import Evaluator
 
-    say(f"evaluating {NUM_EPISODES} episodes of each policy and of the walker itself")
     summaries = {path.name: evaluate_run(path, NUM_EPISODES) for path in paths}
     target = find_target(paths[0])
     with Evaluator(target.environment) as evaluator:
@@ -88,15 +199,7 @@ def _print_table(summaries: dict[str, Any]) -> None:
             success, length = group["success"], group["length"]
             spread = "" if success["std"] is None else f" ± {100 * success['std']:.1f}"
             low, high = success["interval"] or (success["mean"],) * 2
-            interval = f"[{100 * low:.1f}, {100 * high:.1f}]"
-            rows.append(
-                [
-                    label,
-                    str(len(group["members"])),
-                    f"{100 * success['mean']:.1f}{spread}",
-                    interval,
-                    f"{length['mean']:.0f}",
-                ]
-            )
+            mean, interval = f"{100 * success['mean']:.1f}{spread}", f"[{100 * low:.1f}, {100 * high:.1f}]"
+            rows.append([label, str(len(group["members"])), mean, interval, f"{length['mean']:.0f}"])
     header = ["method", "seeds", "success %, mean ± std", "IQM's 95 % interval", "steps"]
     print_table(f"{MAZE}: {NUM_EPISODES} episodes a seed", header, rows)

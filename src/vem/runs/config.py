@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
-from vem.algorithms import find_method, presets
+from vem.algorithms import METHODS, find_method, presets
 from vem.algorithms.config import build, convert, sweepable
 from vem.errors import SettingsError
 from vem.tasks import Task
@@ -53,6 +53,14 @@ class Config:
         """One for each policy that the run trains."""
         combinations = [dict(zip(self.sweep, values, strict=True)) for values in product(*self.sweep.values())]
         return [Member(seed, swept) for swept in combinations for seed in self.seeds]
+
+
+def method_name(settings: Any) -> str:
+    """The name of the method whose settings object this is."""
+    found = next((name for name, method in METHODS.items() if type(settings) is method.settings), None)
+    if found is None:
+        raise SettingsError(f"{type(settings).__name__} is not the configuration of a method; see vem.algorithms")
+    return found
 
 
 def build_settings(algorithm: str, values: dict[str, Any]) -> Any:

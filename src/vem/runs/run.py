@@ -259,9 +259,11 @@ class Run:
         if wrong:
             raise SettingsError(f"callbacks hold {wrong[0]!r}; give functions of the run and its progress")
         stream = None if isinstance(progress, bool) else progress
-        self.begin()
         if self.is_finished:
+            if progress is not False:
+                print(f"{self.directory} is finished", file=stream, flush=True)
             return self
+        self.begin()
         if progress is not False:
             for text in self.messages or [headline(self)]:
                 print(text, file=stream, flush=True)
