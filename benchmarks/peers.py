@@ -67,7 +67,7 @@ def measure(
     for name in names:
         stages = METHODS[name].make(settings[name], spec, RUN_UPDATES).stages
         needed = needed_flops(name, settings[name], spec)
-        shares[name] = {stage.name: stage.num_updates / RUN_UPDATES for stage in stages}
+        shares[name] = {stage.name: stage.num_steps / RUN_UPDATES for stage in stages}
         for index, stage in enumerate(stages):
             for num_seeds in (1, NUM_SEEDS):
                 chunk = Chunk(name, settings[name], index, rows, spec, num_seeds)

@@ -15,7 +15,7 @@ from vem.algorithms import METHODS
 from vem.algorithms.base import put_rows, spec_of
 from vem.algorithms.config import build, sweepable
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -101,6 +101,8 @@ class EpisodeRecord:
     path: list[list[float]] | None = None
     """x, y along the episode, at most 200 points, in mazes."""
     error: str | None = None
+    environment: str | None = None
+    """Where, if not in the environment of the run's data."""
 
     @classmethod
     def from_json(cls, record: Any) -> EpisodeRecord | None:
@@ -120,7 +122,7 @@ class EvaluationSummary(TypedDict):
     """The newest evaluation of a run, as evaluation.json holds it."""
 
     version: int
-    steps: int
+    steps: int | None
     """Training steps behind the policies."""
     environment: str
     references: dict[str, Any] | None
