@@ -13,6 +13,7 @@ import optax
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
 from vem.algorithms.config import Configuration, setting
 from vem.core import advantages, memory
+from vem.core.arithmetic import trained
 from vem.core.distributions import log_likelihood, policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
@@ -56,6 +57,13 @@ class AWRMemory(NamedTuple):
     returns: jax.Array
     mean: jax.Array
     deviation: jax.Array
+
+
+def arithmetic(config: AWR, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    critic = (spec.observation_size, *config.value_hidden, 1)
+    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    return {"joint": config.batch_size * (trained(critic) + trained(actor))}
 
 
 def make(config: AWR, spec: Spec, num_steps: int) -> Algorithm:

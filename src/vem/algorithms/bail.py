@@ -12,6 +12,7 @@ import optax
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
 from vem.algorithms.config import Configuration, setting
 from vem.core import memory
+from vem.core.arithmetic import trained
 from vem.core.distributions import policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
@@ -73,6 +74,13 @@ def select(scores: jax.Array, rows: Rows, kept: float) -> jax.Array:
     with_ties, without = jnp.mean(drawn >= border), jnp.mean(drawn > border)
     is_tied = (without > 0) & (kept - without < with_ties - kept)
     return jnp.where(is_tied, scores > border, scores >= border)
+
+
+def arithmetic(config: BAIL, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    envelope = (spec.observation_size, *config.value_hidden, 1)
+    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    return {"envelope": config.batch_size * trained(envelope), "clone": config.batch_size * trained(actor)}
 
 
 def make(config: BAIL, spec: Spec, num_steps: int) -> Algorithm:

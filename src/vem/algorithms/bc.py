@@ -11,6 +11,7 @@ import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import Configuration, setting
+from vem.core.arithmetic import trained
 from vem.core.distributions import log_deviation, log_likelihood, policy_mean
 from vem.core.networks import Network, descend, init_network, scheduled_lr
 
@@ -37,6 +38,12 @@ class BCState(NamedTuple):
     free_log_std: jax.Array
     opt_state: Any
     swept: dict[str, jax.Array]
+
+
+def arithmetic(config: BC, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    return {"policy": config.batch_size * trained(actor)}
 
 
 def make(config: BC, spec: Spec, num_steps: int) -> Algorithm:

@@ -16,6 +16,7 @@ import optax
 from vem.algorithms.base import Algorithm, Batch, Memory, Metrics, Rows, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import Configuration, setting
 from vem.core import memory
+from vem.core.arithmetic import forward, passed, trained
 from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, move_targets
 
 SLICE_ROWS = 1024
@@ -114,6 +115,21 @@ def state_values(state: BCQState, observations: jax.Array, latents: jax.Array) -
     actions = perturb(state.target_perturbation, repeated, actions, state.swept["perturbation"])
     values = apply_networks(state.target_critics, join(repeated, actions))
     return soft_minimum(values, state.swept["minimum_weight"]).max(axis=1)
+
+
+def arithmetic(config: BCQ, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs; BCQ-EM takes its targets from the memory."""
+    observed, acted = spec.observation_size, spec.action_size
+    latent = config.latent_scale * acted
+    encoder = (observed + acted, *config.generator_hidden, 2 * latent)
+    decoder = (observed + latent, *config.generator_hidden, acted)
+    perturbation, critic = (observed + acted, *config.policy_hidden, acted), (observed + acted, *config.value_hidden, 1)
+    # The decoder's input gradient is the encoder's.
+    generator = trained(encoder) + 3 * forward(decoder)
+    update = generator + 2 * trained(critic) + forward(decoder) + trained(perturbation) + passed(critic)
+    candidate = forward(decoder) + forward(perturbation) + 2 * forward(critic)
+    targets = 0 if isinstance(config, BCQEM) else config.num_target_actions * candidate
+    return {"joint": config.batch_size * (update + targets)}
 
 
 def _make(config: BCQ, spec: Spec) -> tuple[Any, Any, Any, Any]:

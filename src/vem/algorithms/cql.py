@@ -12,6 +12,7 @@ import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import Configuration, setting
+from vem.core.arithmetic import forward, passed, trained
 from vem.core.distributions import sample_tanh_gaussian, tanh_gaussian_log_likelihood
 from vem.core.networks import (
     Network,
@@ -173,6 +174,16 @@ def update_critics(
         multiplier_opt_state=multiplier_opt_state,
     )
     return state, metrics
+
+
+def arithmetic(config: CQL, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    observed, acted = spec.observation_size, spec.action_size
+    actor, critic = (observed, *config.policy_hidden, 2 * acted), (observed + acted, *config.value_hidden, 1)
+    targets = forward(actor) + 2 * forward(critic)
+    critics = 2 * (1 + 3 * config.num_sampled_actions) * trained(critic)
+    cloning = trained(actor) + targets + critics
+    return {"cloning": config.batch_size * cloning, "policy": config.batch_size * (cloning + 2 * passed(critic))}
 
 
 def make(config: CQL, spec: Spec, num_steps: int) -> Algorithm:

@@ -12,6 +12,7 @@ import optax
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import Configuration, setting
 from vem.core import advantages, losses
+from vem.core.arithmetic import forward, trained
 from vem.core.distributions import log_likelihood, policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
 
@@ -53,6 +54,16 @@ class IQLState(NamedTuple):
     critic_opt_state: Any
     policy_opt_state: Any
     swept: dict[str, jax.Array]
+
+
+def arithmetic(config: IQL, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    observed, acted = spec.observation_size, spec.action_size
+    value, critic = (observed, *config.value_hidden, 1), (observed + acted, *config.value_hidden, 1)
+    # V is trained, and then valued anew at s for the advantage and at s′ for the critics' target.
+    values = trained(value) + 2 * forward(value)
+    critics = 2 * forward(critic) + 2 * trained(critic)
+    return {"joint": config.batch_size * (values + critics + trained((observed, *config.policy_hidden, acted)))}
 
 
 def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:

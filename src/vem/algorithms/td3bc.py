@@ -11,6 +11,7 @@ import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import Configuration, setting
+from vem.core.arithmetic import forward, passed, trained
 from vem.core.distributions import policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
 
@@ -46,6 +47,14 @@ class TD3BCState(NamedTuple):
     value_opt_state: Any
     num_done: jax.Array
     swept: dict[str, jax.Array]
+
+
+def arithmetic(config: TD3BC, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    observed, acted = spec.observation_size, spec.action_size
+    actor, critic = (observed, *config.policy_hidden, acted), (observed + acted, *config.value_hidden, 1)
+    critics = forward(actor) + 2 * forward(critic) + 2 * trained(critic)
+    return {"joint": config.batch_size * (critics + (trained(actor) + passed(critic)) / config.critic_updates)}
 
 
 def make(config: TD3BC, spec: Spec, num_steps: int) -> Algorithm:
