@@ -24,11 +24,11 @@ from vem.core.sampling import cumulate, draw_rows, empty_shares
 class PercentileBC(Configuration):
     """The choices of the method, with their meaning and limits."""
 
-    kept: float = setting(0.1, "share of the rows that is cloned, from the best episodes", "positive share", sweep=True)
-    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
+    kept: float = setting(0.1, "Share of the rows that is cloned, from the best episodes", "positive share", sweep=True)
+    policy_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the actor", "positive")
     policy_lr: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(True, "Standardize observations; the policy does it too")
 
 
 class State(NamedTuple):

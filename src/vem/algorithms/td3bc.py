@@ -20,20 +20,24 @@ from vem.core.networks import Network, apply_networks, descend, init_network, in
 class TD3BC(Configuration):
     """The official settings."""
 
-    value_weight: float = setting(2.5, "α: weight of Q/mean|Q| against the cloning error", "not negative", sweep=True)
-    target_noise: float = setting(0.2, "σ of the noise on the target's action", "not negative")
-    largest_noise: float = setting(0.5, "the noise is clipped here", "not negative")
-    critic_updates: int = setting(2, "critic steps for each update of the actor and the targets", "positive")
-    discount: float = setting(0.99, "γ", "discount")
-    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
-    value_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of a critic", "positive")
-    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
+    value_weight: float = setting(
+        2.5, "α: weight of Q/mean|Q| against the squared error of behavior cloning", "not negative", sweep=True
+    )
+    target_noise: float = setting(0.2, "σ of the noise on the target policy's action", "not negative")
+    largest_noise: float = setting(0.5, "Largest noise; larger is clipped", "not negative")
+    critic_updates: int = setting(2, "Critic steps for each step of the actor and the targets", "positive")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    target_rate: float = setting(
+        0.005, "κ: share by which target networks move toward the trained ones", "positive share"
+    )
+    value_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the actor", "positive")
     value_lr: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
     policy_lr: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(True, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
 
 class TD3BCState(NamedTuple):
