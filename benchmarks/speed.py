@@ -79,7 +79,7 @@ class Stage:
 
         from vem.algorithms.base import put_rows, spec_of
         from vem.algorithms.config import build
-        from vem.algorithms.vem import VEMSettings, make
+        from vem.algorithms.vem import VEM, make
         from vem.runs.loop import Member, compile_chunk, start
 
         chosen = {
@@ -90,7 +90,7 @@ class Stage:
             "refresh": refresh,
         }
         spec = spec_of(dataset)
-        algorithm = make(build(VEMSettings, chosen), spec, 10**9)
+        algorithm = make(build(VEM, chosen), spec, 10**9)
         members = [Member(seed, {}) for seed in range(num_seeds)]
         snapshot = start(algorithm, members, {"expectile": 0.3, "effective_sample": 0.5})
         self.state, self.memory = snapshot.state, snapshot.memory

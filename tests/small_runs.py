@@ -30,7 +30,7 @@ OWN_METHODS = [name for name, method in METHODS.items() if method.ablates is Non
 
 def tiny_settings(name: str, **changes: Any) -> dict[str, Any]:
     """Small networks and batches for a method, whatever its settings are called."""
-    names = [field.name for field in dataclasses.fields(METHODS[name].settings)]
+    names = [field.name for field in dataclasses.fields(METHODS[name].config)]
     hidden = {field: (8, 8) for field in names if field.endswith("_hidden")}
     return {**hidden, **{field: value for field, value in TINY.items() if field in names}, **changes}
 

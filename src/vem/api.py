@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from vem.algorithms import method_of
 from vem.data import Dataset
 from vem.errors import RunError, SettingsError
 from vem.evaluation.environments import find_environment
 from vem.evaluation.training import check_period, evaluating
-from vem.runs.config import Config, make_config, method_name, reading_rules
+from vem.runs.config import Config, make_config, reading_rules
 from vem.runs.directory import RunDirectory
 from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, create_run, open_run, read_data
 from vem.tasks import task_of
@@ -71,7 +72,7 @@ def train(
             raise SettingsError(
                 f"{given} and a configuration object are given; put settings into the object, or name the algorithm"
             )
-        name, settings = method_name(algorithm), dataclasses.asdict(algorithm)
+        name, settings = method_of(algorithm), dataclasses.asdict(algorithm)
     if not isinstance(name, str):
         raise SettingsError(f"the algorithm is {algorithm!r}; give a name ('vem') or an object (vem.VEM())")
     info = dataset.info

@@ -46,7 +46,7 @@ def swept(**values: float) -> dict[str, jax.Array]:
 
 
 def test_cloning():
-    settings = bc.BCSettings(policy_hidden=(), log_std_low=-1.0, log_std_high=1.0)
+    settings = bc.BC(policy_hidden=(), log_std_low=-1.0, log_std_high=1.0)
     algorithm = bc.make(settings, SPEC, 1)
     state = algorithm.init(KEY, {})._replace(actor=zero_actor())
     _, metrics = updated(algorithm, state)
@@ -55,7 +55,7 @@ def test_cloning():
 
 
 def test_iql():
-    settings = iql.IQLSettings(value_hidden=(), policy_hidden=(), value_lr=STILL, policy_lr=STILL, largest_weight=10.0)
+    settings = iql.IQL(value_hidden=(), policy_hidden=(), value_lr=STILL, policy_lr=STILL, largest_weight=10.0)
     algorithm = iql.make(settings, SPEC, 1)
     critics = linear(([1.0, 2.0], 0.0), ([-1.0, 0.0], 4.0))
     state = algorithm.init(KEY, swept(expectile=0.7, inverse_temperature=3.0))
@@ -72,7 +72,7 @@ def test_iql():
 
 
 def test_iql_moves_its_actor_by_a_cosine():
-    algorithm = iql.make(iql.IQLSettings(value_hidden=(), policy_hidden=(), policy_lr=0.1), SPEC, 2)
+    algorithm = iql.make(iql.IQL(value_hidden=(), policy_hidden=(), policy_lr=0.1), SPEC, 2)
     state = algorithm.init(KEY, swept(expectile=0.7, inverse_temperature=3.0))._replace(actor=zero_actor())
     moves = []
     for _ in range(3):
@@ -86,7 +86,7 @@ def test_iql_moves_its_actor_by_a_cosine():
 
 
 def test_awr():
-    settings = awr.AWRSettings(
+    settings = awr.AWR(
         value_hidden=(), policy_hidden=(), discount=0.9, largest_weight=1.5, value_lr=STILL, policy_lr=STILL
     )
     algorithm = awr.make(settings, SPEC, 1)
@@ -104,7 +104,7 @@ def test_awr():
 
 
 def test_awr_returns_bootstrap_at_a_cut_and_not_at_a_terminal():
-    settings = awr.AWRSettings(value_hidden=(), policy_hidden=(), discount=0.9, decay=0.5)
+    settings = awr.AWR(value_hidden=(), policy_hidden=(), discount=0.9, td_lambda=0.5)
     spec = SPEC._replace(num_rows=5)
     algorithm = awr.make(settings, spec, 1)
     state = algorithm.init(KEY, swept(temperature=1.0))._replace(critic=linear(([0.1], 0.0)))
@@ -144,7 +144,7 @@ def test_bail_ranks_negative_returns_by_their_margin():
 
 
 def test_bail_clones_the_selected_rows_only():
-    algorithm = bail.make(bail.BAILSettings(policy_hidden=(), value_hidden=(), batch_size=1, kept=0.5), SPEC, 2)
+    algorithm = bail.make(bail.BAIL(policy_hidden=(), value_hidden=(), batch_size=1, kept=0.5), SPEC, 2)
     state = algorithm.init(KEY, {})._replace(actor=(Layer(jnp.zeros((1, 1)), jnp.full(1, jnp.arctanh(0.1))),))
     assert algorithm.stages[1].batch_size == 2
     for selected, expected, used in (([True, False], 0.16, 1), ([False, True], 0.36, 1), ([False, False], 0.0, 0)):
@@ -192,7 +192,7 @@ BCQ = {
 
 
 def test_bcq():
-    algorithm = bcq.make(bcq.BCQSettings(**BCQ), SPEC, 1)
+    algorithm = bcq.make(bcq.BCQ(**BCQ), SPEC, 1)
     _, metrics = updated(algorithm, bcq_state(algorithm))
     # at s′ = 2: Q = (2, 3), 0.75·2 + 0.25·3 = 2.25; the second row ends. Q of the recorded: (1.5, 1.5), (2.5, 3.5)
     goal = 1 + 0.99 * 2.25
@@ -204,7 +204,7 @@ def test_bcq():
 
 
 def test_bcq_em_regresses_on_its_memory():
-    algorithm = bcq.make_episodic(bcq.BCQEMSettings(**BCQ), SPEC, 1)
+    algorithm = bcq.make_episodic(bcq.BCQEM(**BCQ), SPEC, 1)
     memory = bcq.EpisodicMemory(jnp.zeros((1, 2)), jnp.asarray([[2.0, 1.0]]))
     _, metrics = updated(algorithm, bcq_state(algorithm), memory)
     assert metrics["critic_loss"] == pytest.approx((0.5**2 + 0.5**2) / 2 + (0.5**2 + 2.5**2) / 2, rel=1e-5)
@@ -217,9 +217,7 @@ def test_cql_gap():
 
 
 def cql_metrics(threshold, weight, stage=-1):
-    settings = cql.CQLSettings(
-        value_hidden=(), policy_hidden=(), value_lr=0.1, policy_lr=0.1, lagrange_threshold=threshold
-    )
+    settings = cql.CQL(value_hidden=(), policy_hidden=(), value_lr=0.1, policy_lr=0.1, lagrange_threshold=threshold)
     algorithm = cql.make(settings, SPEC, 4)
     critics = linear(([0.0, 0.0], 1.0), ([0.0, 0.0], 2.0))
     state = algorithm.init(KEY, swept(conservative_weight=weight))
@@ -246,10 +244,10 @@ def test_cql_multiplier_holds_the_gap_at_its_threshold(threshold, grows):
 
 
 def test_cql_clones_first():
-    assert [s.name for s in cql.make(cql.CQLSettings(cloning_steps=3), SPEC, 10).stages] == ["cloning", "policy"]
-    assert [s.num_steps for s in cql.make(cql.CQLSettings(), SPEC, 10).stages] == [5, 5]
-    assert [s.num_steps for s in cql.make(cql.CQLSettings(), SPEC, 10**6).stages] == [40_000, 960_000]
-    assert [s.name for s in cql.make(cql.CQLSettings(cloning_steps=0), SPEC, 10).stages] == ["policy"]
+    assert [s.name for s in cql.make(cql.CQL(cloning_steps=3), SPEC, 10).stages] == ["cloning", "policy"]
+    assert [s.num_steps for s in cql.make(cql.CQL(), SPEC, 10).stages] == [5, 5]
+    assert [s.num_steps for s in cql.make(cql.CQL(), SPEC, 10**6).stages] == [40_000, 960_000]
+    assert [s.name for s in cql.make(cql.CQL(cloning_steps=0), SPEC, 10).stages] == ["policy"]
     _, metrics = cql_metrics(None, 5.0, stage=0)
     # log density of tanh u = ±0.5 under u ~ N(0, 1): log N(u) − log (1 − 0.25)
     free = np.arctanh(0.5)
@@ -265,7 +263,7 @@ def test_cql_entropy_weight_follows_the_entropy():
 
 
 def test_td3bc():
-    settings = td3bc.TD3BCSettings(value_hidden=(), policy_hidden=(), value_lr=STILL, policy_lr=0.1, target_noise=0.0)
+    settings = td3bc.TD3BC(value_hidden=(), policy_hidden=(), value_lr=STILL, policy_lr=0.1, target_noise=0.0)
     algorithm = td3bc.make(settings, SPEC, 2)
     critics = linear(([2.0, 1.0], 0.0), ([0.0, 0.0], 3.0))
     state = algorithm.init(KEY, swept(value_weight=2.5))

@@ -25,7 +25,7 @@ VEM = {
 
 def learn(name, dataset, steps, tmp_path, **settings):
     """Two seeds of a method with small networks."""
-    fields = [field.name for field in dataclasses.fields(METHODS[name].settings)]
+    fields = [field.name for field in dataclasses.fields(METHODS[name].config)]
     hidden = {field: (32, 32) for field in fields if field.endswith("_hidden")}
     run = train(dataset, name, seeds=2, steps=steps, out=tmp_path / "run", batch_size=64, **hidden, **settings)
     return run.policies

@@ -2,7 +2,7 @@ import pytest
 
 from vem.algorithms import METHODS, find_method
 from vem.algorithms.config import build
-from vem.algorithms.presets import PRESETS, find_preset
+from vem.algorithms.presets import find_preset
 from vem.errors import SettingsError
 from vem.tasks import TASKS, find_task
 
@@ -10,10 +10,10 @@ from vem.tasks import TASKS, find_task
 @pytest.mark.parametrize("algorithm", METHODS)
 def test_every_preset_builds_for_every_task(algorithm):
     method = METHODS[algorithm]
-    for preset in PRESETS[method.ablates or algorithm]:
+    for preset in method.presets:
         for task in (None, *TASKS.values()):
             found = find_preset(algorithm, preset, task)
-            settings = build(method.settings, found.settings)
+            settings = build(method.config, found.settings)
             assert found.source
             for name, value in method.overrides.items():
                 assert getattr(settings, name) == value
@@ -27,7 +27,7 @@ def test_every_preset_builds_for_every_task(algorithm):
         ("iql", "hopper-medium", {"expectile": 0.7, "inverse_temperature": 3.0, "return_span": 1000.0}),
         ("cql", "antmaze-large-play", {"lagrange_threshold": 5.0, "reward_scale": 4.0, "reward_shift": -2.0}),
         ("cql", "walker2d-medium", {"lagrange_threshold": None, "conservative_weight": 5.0, "reward_scale": 1.0}),
-        ("awr", "antmaze-umaze", {"policy_std": 0.2, "decay": 0.95}),
+        ("awr", "antmaze-umaze", {"policy_std": 0.2, "td_lambda": 0.95}),
         ("awr", "halfcheetah-medium", {"policy_std": 0.4, "momentum": 0.9}),
         ("bcq", "pen-human", {"perturbation": 0.05, "minimum_weight": 0.75, "batch_size": 100}),
         ("bail", "pen-human", {"kept": 0.25, "below_weight": 1000.0, "value_weight_decay": 0.02}),
@@ -37,7 +37,7 @@ def test_every_preset_builds_for_every_task(algorithm):
 def test_official_settings_of_a_family(algorithm, dataset, expected):
     task = find_task(dataset)
     assert task is not None
-    settings = build(find_method(algorithm).settings, find_preset(algorithm, "default", task).settings)
+    settings = build(find_method(algorithm).config, find_preset(algorithm, "default", task).settings)
     assert {name: getattr(settings, name) for name in expected} == expected
 
 

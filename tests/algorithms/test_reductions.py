@@ -36,10 +36,10 @@ def swept(**values):
 def test_vem_with_monte_carlo_memory_is_awr(rows, spec):
     """Same returns; value losses equal up to AWR's unit of the critic; weights equal up to one constant."""
     discount, hidden = 0.9, (8, 8)
-    awr_settings = awr.AWRSettings(
+    awr_settings = awr.AWR(
         td_lambda=1.0, discount=discount, value_hidden=hidden, policy_hidden=hidden, largest_weight=100.0
     )
-    vem_settings = vem.VEMSettings(
+    vem_settings = vem.VEM(
         plan="monte-carlo",
         discount=discount,
         num_critics=1,
@@ -59,7 +59,8 @@ def test_vem_with_monte_carlo_memory_is_awr(rows, spec):
     their_state = theirs.init(KEY, swept(temperature=3.0))
     critics = theirs.export(their_state)["critics"]
     our_state = ours.init(KEY, swept(expectile=0.5, temperature=3.0))
-    our_state = our_state._replace(critics=critics, targets=critics, actor=their_state.actor)
+    policy = our_state.policy._replace(actor=their_state.actor)
+    our_state = our_state._replace(critics=critics, targets=critics, policy=policy)
 
     def one_update(algorithm, state, batch):
         stage = algorithm.stages[0]
@@ -86,7 +87,7 @@ def test_vem_with_monte_carlo_memory_is_awr(rows, spec):
 
 
 def test_bail_that_keeps_every_row_is_cloning_by_squared_error(rows, spec):
-    settings = bail.BAILSettings(kept=1.0, policy_hidden=(8,), value_hidden=(8,), batch_size=16)
+    settings = bail.BAIL(kept=1.0, policy_hidden=(8,), value_hidden=(8,), batch_size=16)
     algorithm = bail.make(settings, spec, 2)
     stage = algorithm.stages[1]
     assert stage.batch_size == 16
@@ -127,8 +128,8 @@ def test_bail_keeps_or_leaves_ties_together(rows, spec, num_above, num_tied, exp
 
 def test_bcq_em_of_one_step_has_the_target_of_bcq(rows, spec):
     small = {"generator_hidden": (8,), "value_hidden": (8,), "policy_hidden": (8,), "generator_rate": 1e-12}
-    episodic = bcq.make_episodic(bcq.BCQEMSettings(num_plan_steps=1, **small), spec, 1)
-    plain = bcq.make(bcq.BCQSettings(batch_size=NUM_STEPS, **small), spec, 1)
+    episodic = bcq.make_episodic(bcq.BCQEM(num_plan_steps=1, **small), spec, 1)
+    plain = bcq.make(bcq.BCQ(batch_size=NUM_STEPS, **small), spec, 1)
     state = episodic.init(KEY, swept(perturbation=0.05, minimum_weight=0.75))
     stage = episodic.stages[0]
     _, memory = jax.jit(stage.refresh)(state, stage.empty(), rows, jnp.asarray(0), KEY)
@@ -158,7 +159,7 @@ def test_bcq_em_plans_at_least_one_step(rows, spec):
     small = {"generator_hidden": (8,), "value_hidden": (8,), "policy_hidden": (8,)}
     state, returns = None, {}
     for length in (1, 3, None):
-        algorithm = bcq.make_episodic(bcq.BCQEMSettings(num_plan_steps=length, **small), spec, 1)
+        algorithm = bcq.make_episodic(bcq.BCQEM(num_plan_steps=length, **small), spec, 1)
         state = algorithm.init(KEY, swept(perturbation=0.05, minimum_weight=0.75))
         stage = algorithm.stages[0]
         returns[length] = jax.jit(stage.refresh)(state, stage.empty(), rows, jnp.asarray(0), KEY)[1].returns[
@@ -170,9 +171,9 @@ def test_bcq_em_plans_at_least_one_step(rows, spec):
 
 
 def test_iql_without_temperature_clones(rows, spec):
-    algorithm = iql.make(iql.IQLSettings(value_hidden=(8,), policy_hidden=(8,)), spec, 1)
+    algorithm = iql.make(iql.IQL(value_hidden=(8,), policy_hidden=(8,)), spec, 1)
     state = algorithm.init(KEY, swept(expectile=0.7, inverse_temperature=0.0))
-    cloning = bc.make(bc.BCSettings(policy_hidden=(8,), log_std_low=-1.0, log_std_high=1.0), spec, 1)
+    cloning = bc.make(bc.BC(policy_hidden=(8,), log_std_low=-1.0, log_std_high=1.0), spec, 1)
     clone = cloning.init(KEY, {})._replace(actor=state.actor)
     batch = gather(rows, draw_uniformly((), rows, 16, KEY))
     _, ours = jax.jit(algorithm.stages[0].update)(state, (), batch, KEY)
@@ -182,7 +183,7 @@ def test_iql_without_temperature_clones(rows, spec):
 
 
 def test_td3bc_without_values_clones_by_squared_error(rows, spec):
-    algorithm = td3bc.make(td3bc.TD3BCSettings(value_hidden=(8,), policy_hidden=(8,)), spec, 1)
+    algorithm = td3bc.make(td3bc.TD3BC(value_hidden=(8,), policy_hidden=(8,)), spec, 1)
     state = algorithm.init(KEY, swept(value_weight=0.0))
     batch = gather(rows, draw_uniformly((), rows, 16, KEY))
     _, metrics = jax.jit(algorithm.stages[0].update)(state, (), batch, KEY)

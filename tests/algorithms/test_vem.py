@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,9 @@ from vem.algorithms import vem
 from vem.algorithms.base import Spec, put_rows, spec_of
 from vem.algorithms.config import build
 from vem.algorithms.presets import find_preset
+from vem.algorithms.vem.values import expectile_operator, least_steps
+from vem.core.memory import Steps
+from vem.core.networks import apply_networks
 from vem.data import from_arrays
 from vem.errors import SettingsError
 from vem.runs.run import create_run, make_config
@@ -84,7 +89,7 @@ def test_trains_and_stays_finite(name, tmp_path):
 )
 def test_the_shortest_rollout_follows_the_length_of_the_recordings(settings, typical_steps, expected):
     spec = Spec(3, 2, 23, typical_steps)
-    assert vem.least_steps(build(vem.VEMSettings, settings), spec) == expected
+    assert least_steps(build(vem.VEM, settings), spec) == expected
 
 
 def test_the_typical_recording_holds_the_median_transition():
@@ -126,7 +131,7 @@ def test_presets_train(preset, tmp_path):
 )
 def test_refuses_combinations_that_mean_nothing(settings):
     with pytest.raises(SettingsError):
-        vem.make(build(vem.VEMSettings, settings), Spec(3, 2, 23), 10)
+        vem.make(build(vem.VEM, settings), Spec(3, 2, 23), 10)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +151,7 @@ def test_refuses_combinations_that_mean_nothing(settings):
 )
 def test_refuses_values_out_of_range(settings):
     with pytest.raises(SettingsError):
-        build(vem.VEMSettings, settings)
+        build(vem.VEM, settings)
 
 
 BOTH_READINGS = {
@@ -190,7 +195,7 @@ BOTH_READINGS = {
 @pytest.mark.parametrize("name", BOTH_READINGS)
 def test_presets_set_both_readings(name):
     for preset, expected in zip(("paper", "authors"), BOTH_READINGS[name], strict=True):
-        settings = build(vem.VEMSettings, find_preset("vem", preset).settings)
+        settings = build(vem.VEM, find_preset("vem", preset).settings)
         assert getattr(settings, name) == expected
 
 
@@ -203,7 +208,7 @@ def test_advantage_is_smallest_return_minus_mean_value():
     """A = min_i R⁽ⁱ⁾ − mean_i V_i with online V; the memory is planned with the targets."""
     rows = put_rows(tiny_dataset())
     spec = Spec(3, 2, rows.rewards.size)
-    settings = vem.VEMSettings(
+    settings = vem.VEM(
         plan="one-step",
         initial_values="random",
         value_hidden=(),
@@ -232,9 +237,7 @@ def test_advantage_is_smallest_return_minus_mean_value():
 def test_groups_of_critics_are_valued_by_their_smaller():
     rows = put_rows(tiny_dataset())
     spec = Spec(3, 2, rows.rewards.size)
-    algorithm = vem.make(
-        vem.VEMSettings(num_critics=4, plan="one-step", value_hidden=(), initial_values="random"), spec, 10
-    )
+    algorithm = vem.make(vem.VEM(num_critics=4, plan="one-step", value_hidden=(), initial_values="random"), spec, 10)
     swept = {"expectile": jnp.asarray(0.3), "effective_sample": jnp.asarray(0.5)}
     state = algorithm.init(jax.random.key(0), swept)
     stage = algorithm.stages[0]
@@ -246,15 +249,13 @@ def test_groups_of_critics_are_valued_by_their_smaller():
 
 def test_operator_keeps_the_value_of_final_observations_and_moves_the_others_by_the_expectile_step():
     values = jnp.asarray([[1.0, 2.0, 5.0]])
-    steps = vem.memory.Steps(
-        jnp.asarray([1.0, 0.0, 0.0]), jnp.asarray([0.9, 0.9, 0.9]), jnp.asarray([True, True, False])
-    )
-    operate = vem._expectile_operator(vem.VEMSettings(operator_step=0.5))
+    steps = Steps(jnp.asarray([1.0, 0.0, 0.0]), jnp.asarray([0.9, 0.9, 0.9]), jnp.asarray([True, True, False]))
+    operate = partial(expectile_operator, vem.VEM(operator_step=0.5))
     # δ = 1 + 0.9·2 − 1 = 1.8 and 0.9·5 − 2 = 2.5, both up: V + 2·0.5·0.3·δ
     expected = [[1 + 0.3 * 1.8, 2 + 0.3 * 2.5, 5.0]]
     np.testing.assert_allclose(operate(values, steps, jnp.asarray(0.3)), expected, rtol=1e-6)
     # Without a step size it is 1/(2·max(τ, 1−τ)): the larger weight becomes 1
-    largest = vem._expectile_operator(vem.VEMSettings())
+    largest = partial(expectile_operator, vem.VEM())
     np.testing.assert_allclose(largest(values, steps, jnp.asarray(0.8)), [[2.8, 4.5, 5.0]], rtol=1e-6)
 
 
@@ -262,7 +263,7 @@ def test_values_start_at_zero_unless_told():
     spec = Spec(3, 2, 23)
     swept = {"expectile": jnp.asarray(0.3), "effective_sample": jnp.asarray(0.5)}
     for initial, is_zero in (("zero", True), ("random", False)):
-        algorithm = vem.make(vem.VEMSettings(initial_values=initial, value_hidden=(8,), policy_hidden=(8,)), spec, 10)
+        algorithm = vem.make(vem.VEM(initial_values=initial, value_hidden=(8,), policy_hidden=(8,)), spec, 10)
         state = jax.jit(algorithm.init)(jax.random.key(0), swept)
-        values = vem.apply_networks(state.critics, jnp.ones((1, 3)))
+        values = apply_networks(state.critics, jnp.ones((1, 3)))
         assert bool((values == 0).all()) == is_zero

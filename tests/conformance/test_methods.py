@@ -71,7 +71,7 @@ def test_seeds_differ(trial):
 
 
 def test_swept_settings_are_traced(trial):
-    names = [name for name in sweepable(METHODS[trial.name].settings) if name in trial.state.swept]
+    names = [name for name in sweepable(METHODS[trial.name].config) if name in trial.state.swept]
     for name in names:
         value = float(trial.state.swept[name][0])
         state = trained(trial.run, [Member(0, {}), Member(0, {name: value * 0.5})])

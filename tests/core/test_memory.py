@@ -157,18 +157,26 @@ def test_more_rows_than_lanes_and_leading_axes():
 
 
 @pytest.mark.parametrize("slice_rows", [1, 7, 64, 1000])
-def test_a_full_refresh_values_every_row(slice_rows):
+def test_every_row_is_valued(slice_rows):
     observations = jnp.arange(200.0)[:, None]
-    total = memory.count_slices(200, slice_rows)
-    values = memory.refresh_values(lambda x: x.T * 2, observations, jnp.zeros((1, 200)), 0, total, slice_rows)
+    value = lambda x: jnp.concatenate([x, -x], axis=1).T
+    values = memory.value_rows(value, observations, 2, slice_rows)
+    np.testing.assert_array_equal(values, [np.arange(200), -np.arange(200)])
+
+
+@pytest.mark.parametrize("slice_rows", [7, 1000])
+@pytest.mark.parametrize(("index", "num_fresh"), [(0, 10), (0, None), (3, None)])
+def test_a_full_refresh_values_every_row(slice_rows, index, num_fresh):
+    observations = jnp.arange(200.0)[:, None]
+    blank = jnp.zeros((1, 200))
+    values = memory.refresh_values(lambda x: x.T * 2, observations, blank, jnp.asarray(index), num_fresh, slice_rows)
     np.testing.assert_array_equal(values[0], 2 * np.arange(200))
 
 
 def test_a_rolling_refresh_reaches_every_row_in_turn():
     observations = jnp.arange(50.0)[:, None]
     values = jnp.zeros((1, 50))
-    for period in range(5):
-        before = int((values[0, 1:] != 0).sum())
-        values = memory.refresh_values(lambda x: x.T + 1, observations, values, period * 2, 2, 5)
-        assert int((values[0, 1:] != 0).sum()) > before
+    for index in range(1, 6):
+        values = memory.refresh_values(lambda x: x.T + 1, observations, values, jnp.asarray(index), 9, 5)
+        np.testing.assert_array_equal(values[0] != 0, np.arange(50) < 10 * index)
     np.testing.assert_array_equal(values[0], np.arange(50) + 1)

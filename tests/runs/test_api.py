@@ -65,7 +65,9 @@ def test_a_configuration_object_is_taken_as_it_is(dataset, tmp_path):
 def test_callbacks_see_every_chunk_and_stop_the_run(dataset, tmp_path):
     whole = train(dataset, tmp_path / "whole")
     seen = []
-    run = train(dataset, tmp_path / "run", callbacks=[lambda run, p: seen.append(p.steps), lambda run, p: p.steps >= 24])
+    run = train(
+        dataset, tmp_path / "run", callbacks=[lambda run, p: seen.append(p.steps), lambda run, p: p.steps >= 24]
+    )
     assert seen == [20, 24]
     assert not run.is_finished
     with pytest.raises(RunError, match="resume"):
@@ -129,7 +131,8 @@ def test_without_out_the_run_is_temporary_and_a_failure_leaves_none(dataset, tmp
 
 
 @pytest.mark.parametrize(
-    "settings", [{"batch_size": 100_000_000}, {"policy_hidden": (1_000_000, 1_000_000)}, {"value_hidden": (10**7, 10**7)}]
+    "settings",
+    [{"batch_size": 100_000_000}, {"policy_hidden": (1_000_000, 1_000_000)}, {"value_hidden": (10**7, 10**7)}],
 )
 def test_more_than_the_memory_is_refused_with_numbers(dataset, tmp_path, monkeypatch, settings):
     monkeypatch.setattr(capacity, "available_bytes", lambda: 4_000_000_000)

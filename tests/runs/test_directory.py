@@ -103,7 +103,10 @@ def test_summaries(tmp_path):
 def test_creating_a_run_takes_the_lock_before_anything_is_written(tmp_path, dataset):
     run = new_run(tmp_path / "run", dataset)
     before = (tmp_path / "run/config.json").read_bytes()
-    for attempt in (lambda: new_run(tmp_path / "run", dataset, steps=70), lambda: resume_run(tmp_path / "run", dataset)):
+    for attempt in (
+        lambda: new_run(tmp_path / "run", dataset, steps=70),
+        lambda: resume_run(tmp_path / "run", dataset),
+    ):
         with pytest.raises(RunError, match=r"not empty|another process"):
             attempt()
     assert (tmp_path / "run/config.json").read_bytes() == before

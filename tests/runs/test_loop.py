@@ -23,7 +23,7 @@ def dataset():
 def algorithm_for(dataset, num_steps=120, **settings):
     method = find_method("vem")
     spec = spec_of(dataset)
-    return method.make(build(method.settings, {**SMALL, **settings}), spec, num_steps)
+    return method.make(build(method.config, {**SMALL, **settings}), spec, num_steps)
 
 
 def run(dataset, members, **settings):

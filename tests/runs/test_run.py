@@ -57,9 +57,9 @@ def test_a_run_directory_holds_what_it_should(finished, dataset):
 
 
 def vem_settings():
-    from vem.algorithms.vem import VEMSettings
+    from vem.algorithms.vem import VEM
 
-    return VEMSettings
+    return VEM
 
 
 def test_policies_act_within_the_bounds(finished, dataset):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vem.algorithms.base import Spec, put_rows
-from vem.algorithms.vem import VEMSettings, make
+from vem.algorithms.vem import VEM, make
 from vem.core import memory
 from vem.core.networks import apply_networks
 from vem.data import from_arrays
@@ -85,7 +85,7 @@ def test_a_refresh_of_the_algorithm_is_the_tabular_backup(order, num_actions):
         next_observations=np.eye(NUM_STATES)[states[:, 1:]].reshape(-1, NUM_STATES),
         teleports="keep",
     )
-    settings = VEMSettings(
+    settings = VEM(
         expectile=0.3,
         discount=mdp.discount,
         order=order,

@@ -11,34 +11,35 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
-from vem.algorithms.config import setting
+from vem.algorithms.config import Configuration, setting
 from vem.core import advantages, memory
+from vem.core.arithmetic import trained
 from vem.core.distributions import log_likelihood, policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
-SLICE_ROWS = 4096
-
 
 @dataclass(frozen=True)
-class AWRSettings:
+class AWR(Configuration):
     """The official settings; only the fixed σ differs between task families."""
 
-    temperature: float = setting(1.0, "of the weights of standardized advantages", "positive", sweep=True)
-    largest_weight: float = setting(20.0, "weights are clipped here", "positive")
-    td_lambda: float = setting(0.95, "λ of the returns; 1: Monte-Carlo", "share")
-    discount: float = setting(0.99, "γ", "discount")
-    steps_per_refresh: int = setting(1000, "steps between two refreshes of the returns", "positive")
-    value_unit: float | None = setting(None, "the critic predicts V in this unit; none: 1/(1−γ)", "positive")
-    value_hidden: tuple[int, ...] = setting((128, 64), "hidden layers of the critic", "positive")
-    policy_hidden: tuple[int, ...] = setting((128, 64), "hidden layers of the actor", "positive")
-    policy_std: float = setting(0.4, "σ of the policy, fixed", "positive")
-    value_lr: float = setting(0.01, "learning rate of the critic", "positive")
-    policy_lr: float = setting(5e-5, "learning rate of the actor", "positive")
-    momentum: float = setting(0.9, "of both gradient descents", "discount")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    temperature: float = setting(
+        1.0, "Temperature of the weights: exp(A/T) of standardized advantages", "positive", sweep=True
+    )
+    largest_weight: float = setting(20.0, "Largest weight of a row; larger ones are clipped", "positive")
+    td_lambda: float = setting(0.95, "λ of TD(λ) returns; 1: Monte-Carlo returns", "share")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    steps_per_refresh: int = setting(1000, "Steps between two refreshes of the returns", "positive")
+    value_unit: float | None = setting(None, "Unit in which the critic predicts V; none: 1/(1−γ)", "positive")
+    value_hidden: tuple[int, ...] = setting((128, 64), "Hidden layers of the critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((128, 64), "Hidden layers of the actor", "positive")
+    policy_std: float = setting(0.4, "Fixed σ of the policy", "positive")
+    value_lr: float = setting(0.01, "Learning rate of the critic", "positive")
+    policy_lr: float = setting(5e-5, "Learning rate of the actor", "positive")
+    momentum: float = setting(0.9, "Momentum of both gradient descents", "discount")
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(True, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
 
 class AWRState(NamedTuple):
@@ -60,18 +61,25 @@ class AWRMemory(NamedTuple):
     deviation: jax.Array
 
 
-def make(settings: AWRSettings, spec: Spec, num_steps: int) -> Algorithm:
+def arithmetic(config: AWR, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    critic = (spec.observation_size, *config.value_hidden, 1)
+    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    return {"joint": config.batch_size * (trained(critic) + trained(actor))}
+
+
+def make(config: AWR, spec: Spec, num_steps: int) -> Algorithm:
     """AWR for data of the given sizes."""
-    value_optimizer = optax.sgd(settings.value_lr, settings.momentum)
-    policy_optimizer = optax.sgd(settings.policy_lr, settings.momentum)
+    value_optimizer = optax.sgd(config.value_lr, config.momentum)
+    policy_optimizer = optax.sgd(config.policy_lr, config.momentum)
     # Plain gradient descent needs targets of order 1; (1−γ)·V is of the reward's own size.
-    unit = settings.value_unit or 1 / (1 - settings.discount)
-    log_std = math.log(settings.policy_std)
+    unit = config.value_unit or 1 / (1 - config.discount)
+    log_std = math.log(config.policy_std)
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> AWRState:
         critic_key, actor_key = jax.random.split(key)
-        critic = init_networks(critic_key, (spec.observation_size, *settings.value_hidden, 1), 1)
-        actor = init_network(actor_key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
+        critic = init_networks(critic_key, (spec.observation_size, *config.value_hidden, 1), 1)
+        actor = init_network(actor_key, (spec.observation_size, *config.policy_hidden, spec.action_size))
         return AWRState(critic, actor, value_optimizer.init(critic), policy_optimizer.init(actor), swept)
 
     def value(critic: Network, observations: jax.Array) -> jax.Array:
@@ -80,12 +88,10 @@ def make(settings: AWRSettings, spec: Spec, num_steps: int) -> Algorithm:
     def refresh(
         state: AWRState, old: AWRMemory, rows: Rows, index: jax.Array, key: jax.Array
     ) -> tuple[AWRState, AWRMemory]:
-        value_rows = lambda observations: value(state.critic, rows.observe(observations))
-        num_slices = memory.count_slices(spec.num_rows, SLICE_ROWS)
-        blank = jnp.zeros((1, spec.num_rows))
-        values = memory.refresh_values(value_rows, rows.observations, blank, 0, num_slices, SLICE_ROWS)
-        steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
-        returns = memory.lambda_return(values, steps, settings.td_lambda)
+        value_of = lambda observations: value(state.critic, rows.observe(observations))
+        values = memory.value_rows(value_of, rows.observations, 1)
+        steps = memory.Steps(rows.rewards, config.discount * rows.continues, rows.valid)
+        returns = memory.lambda_return(values, steps, config.td_lambda)
         adv = (returns - values)[0, rows.drawable]
         return state, AWRMemory(returns[0], adv.mean(), jnp.maximum(adv.std(), 1e-5))
 
@@ -99,7 +105,7 @@ def make(settings: AWRSettings, spec: Spec, num_steps: int) -> Algorithm:
         (value_error, values), gradient = jax.value_and_grad(value_loss, has_aux=True)(state.critic)
         critic, value_opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.critic)
         adv = (returns - values - memory.mean) / memory.deviation
-        weight = advantages.exponential_weights(adv, state.swept["temperature"], settings.largest_weight)
+        weight = advantages.exponential_weights(adv, state.swept["temperature"], config.largest_weight)
 
         def policy_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
             mean = policy_mean(actor, batch.observations)
@@ -127,5 +133,5 @@ def make(settings: AWRSettings, spec: Spec, num_steps: int) -> Algorithm:
         critics = (*hidden, jax.tree.map(lambda leaf: leaf * unit, last))
         return {"actor": state.actor, "log_std": jnp.full(spec.action_size, log_std), "critics": critics}
 
-    stage = Stage("joint", num_steps, settings.steps_per_refresh, settings.batch_size, empty, refresh, update)
+    stage = Stage("joint", num_steps, config.steps_per_refresh, config.batch_size, empty, refresh, update)
     return Algorithm("awr", init, (stage,), export, "gaussian")

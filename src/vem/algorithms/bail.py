@@ -10,33 +10,35 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
-from vem.algorithms.config import setting
+from vem.algorithms.config import Configuration, setting
 from vem.core import memory
+from vem.core.arithmetic import trained
 from vem.core.distributions import policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
-SLICE_ROWS = 4096
 LEAST_VALUE = 0.01
 """Values below this share of the largest return count as that share when returns are divided by them."""
 
 
 @dataclass(frozen=True)
-class BAILSettings:
+class BAIL(Configuration):
     """The official settings."""
 
-    kept: float = setting(0.25, "share of the rows that are cloned", "positive share")
-    below_weight: float = setting(1000.0, "weight of the envelope's error where it lies below a return", "positive")
-    envelope_share: float = setting(0.3, "share of the steps that go to the envelope", "level")
-    discount: float = setting(0.99, "γ", "discount")
-    value_hidden: tuple[int, ...] = setting((128, 128), "hidden layers of the envelope", "positive")
-    policy_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of the actor", "positive")
+    kept: float = setting(0.25, "Share of the rows that is cloned: those closest to the envelope", "positive share")
+    below_weight: float = setting(
+        1000.0, "Weight of the envelope's error where the envelope lies below a return", "positive"
+    )
+    envelope_share: float = setting(0.3, "Share of the steps that train the envelope", "level")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    value_hidden: tuple[int, ...] = setting((128, 128), "Hidden layers of the envelope", "positive")
+    policy_hidden: tuple[int, ...] = setting((400, 300), "Hidden layers of the actor", "positive")
     value_lr: float = setting(3e-3, "Adam's learning rate for the envelope", "positive")
-    value_weight_decay: float = setting(2e-2, "weight decay of the envelope, added to its gradient", "not negative")
+    value_weight_decay: float = setting(2e-2, "Weight decay of the envelope, added to its gradient", "not negative")
     policy_lr: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
-    batch_size: int = setting(256, "rows in an update, after the selection", "positive")
-    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    batch_size: int = setting(256, "Selected rows in an update", "positive")
+    normalize_observations: bool = setting(False, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
 
 class BAILState(NamedTuple):
@@ -76,19 +78,26 @@ def select(scores: jax.Array, rows: Rows, kept: float) -> jax.Array:
     return jnp.where(is_tied, scores > border, scores >= border)
 
 
-def make(settings: BAILSettings, spec: Spec, num_steps: int) -> Algorithm:
+def arithmetic(config: BAIL, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    envelope = (spec.observation_size, *config.value_hidden, 1)
+    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    return {"envelope": config.batch_size * trained(envelope), "clone": config.batch_size * trained(actor)}
+
+
+def make(config: BAIL, spec: Spec, num_steps: int) -> Algorithm:
     """BAIL for data of the given sizes."""
-    value_optimizer = optax.chain(optax.add_decayed_weights(settings.value_weight_decay), optax.adam(settings.value_lr))
-    policy_optimizer = optax.adam(settings.policy_lr)
+    value_optimizer = optax.chain(optax.add_decayed_weights(config.value_weight_decay), optax.adam(config.value_lr))
+    policy_optimizer = optax.adam(config.policy_lr)
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> BAILState:
         envelope_key, actor_key = jax.random.split(key)
-        envelope = init_networks(envelope_key, (spec.observation_size, *settings.value_hidden, 1), 1)
-        actor = init_network(actor_key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
+        envelope = init_networks(envelope_key, (spec.observation_size, *config.value_hidden, 1), 1)
+        actor = init_network(actor_key, (spec.observation_size, *config.policy_hidden, spec.action_size))
         return BAILState(envelope, actor, value_optimizer.init(envelope), policy_optimizer.init(actor), swept)
 
     def recorded_returns(rows: Rows) -> jax.Array:
-        steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
+        steps = memory.Steps(rows.rewards, config.discount * rows.continues, rows.valid)
         return memory.monte_carlo(jnp.zeros((1, spec.num_rows)), steps)[0]
 
     def refresh_returns(
@@ -100,17 +109,15 @@ def make(settings: BAILSettings, spec: Spec, num_steps: int) -> Algorithm:
         state: BAILState, old: jax.Array, rows: Rows, index: jax.Array, key: jax.Array
     ) -> tuple[BAILState, jax.Array]:
         value = lambda observations: apply_networks(state.envelope, rows.observe(observations))
-        num_slices = memory.count_slices(spec.num_rows, SLICE_ROWS)
-        blank = jnp.zeros((1, spec.num_rows))
-        values = memory.refresh_values(value, rows.observations, blank, 0, num_slices, SLICE_ROWS)[0]
-        return state, select(closeness(recorded_returns(rows), values), rows, settings.kept)
+        values = memory.value_rows(value, rows.observations, 1)[0]
+        return state, select(closeness(recorded_returns(rows), values), rows, config.kept)
 
     def update_envelope(
         state: BAILState, returns: jax.Array, batch: Batch, key: jax.Array
     ) -> tuple[BAILState, Metrics]:
         def loss(envelope: Network) -> tuple[jax.Array, jax.Array]:
             values = apply_networks(envelope, batch.observations)[0]
-            return envelope_loss(returns[batch.rows] - values, settings.below_weight).mean(), values
+            return envelope_loss(returns[batch.rows] - values, config.below_weight).mean(), values
 
         (value, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.envelope)
         envelope, opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.envelope)
@@ -124,7 +131,7 @@ def make(settings: BAILSettings, spec: Spec, num_steps: int) -> Algorithm:
 
     def update_actor(state: BAILState, selected: jax.Array, batch: Batch, key: jax.Array) -> tuple[BAILState, Metrics]:
         # More rows are drawn than needed, so that about batch_size of them are selected; only those are computed.
-        chosen = jnp.argsort(~selected[batch.rows])[: settings.batch_size]
+        chosen = jnp.argsort(~selected[batch.rows])[: config.batch_size]
         weight = selected[batch.rows][chosen].astype(jnp.float32)
         observations, actions = batch.observations[chosen], batch.actions[chosen]
 
@@ -136,14 +143,14 @@ def make(settings: BAILSettings, spec: Spec, num_steps: int) -> Algorithm:
         actor, opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, state.actor)
         return state._replace(actor=actor, policy_opt_state=opt_state), {"policy_loss": value, "used": weight.sum()}
 
-    num_envelope = max(1, round(num_steps * settings.envelope_share))
-    num_drawn = -int(-settings.batch_size // settings.kept)
+    num_envelope = max(1, round(num_steps * config.envelope_share))
+    num_drawn = -int(-config.batch_size // config.kept)
     stages = (
         Stage(
             "envelope",
             num_envelope,
             None,
-            settings.batch_size,
+            config.batch_size,
             lambda: jnp.zeros(spec.num_rows),
             refresh_returns,
             update_envelope,

@@ -10,24 +10,27 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.config import setting
+from vem.algorithms.config import Configuration, setting
+from vem.core.arithmetic import trained
 from vem.core.distributions import log_deviation, log_likelihood, policy_mean
 from vem.core.networks import Network, descend, init_network, scheduled_lr
 
 
 @dataclass(frozen=True)
-class BCSettings:
+class BC(Configuration):
     """Cloning with the policy of VEM."""
 
-    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
-    policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
-    log_std_low: float = setting(-3.0, "bounds of log σ of the policy")
-    log_std_high: float = setting(1.0, "")
+    policy_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the actor", "positive")
+    policy_dropout: float = setting(0.0, "Dropout rate in the actor", "discount")
+    log_std_low: float = setting(-3.0, "Smallest log σ of the policy")
+    log_std_high: float = setting(1.0, "Largest log σ of the policy")
     policy_lr: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
-    policy_lr_schedule: Literal["cosine", "none"] = setting("cosine", "whether the actor's rate falls to 0 at the end")
-    policy_weight_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
+    policy_lr_schedule: Literal["cosine", "none"] = setting(
+        "cosine", "cosine: the actor's learning rate falls to 0 at the end; none: it stays"
+    )
+    policy_weight_decay: float = setting(0.0, "Decoupled weight decay of the actor", "not negative")
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(True, "Standardize observations; the policy does it too")
 
 
 class BCState(NamedTuple):
@@ -39,23 +42,29 @@ class BCState(NamedTuple):
     swept: dict[str, jax.Array]
 
 
-def make(settings: BCSettings, spec: Spec, num_steps: int) -> Algorithm:
+def arithmetic(config: BC, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    return {"policy": config.batch_size * trained(actor)}
+
+
+def make(config: BC, spec: Spec, num_steps: int) -> Algorithm:
     """Behavior cloning for data of the given sizes."""
     optimizer = optax.adamw(
-        scheduled_lr(settings.policy_lr, settings.policy_lr_schedule, num_steps),
-        weight_decay=settings.policy_weight_decay,
+        scheduled_lr(config.policy_lr, config.policy_lr_schedule, num_steps),
+        weight_decay=config.policy_weight_decay,
     )
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> BCState:
-        actor = init_network(key, (spec.observation_size, *settings.policy_hidden, spec.action_size))
+        actor = init_network(key, (spec.observation_size, *config.policy_hidden, spec.action_size))
         free_log_std = jnp.zeros(spec.action_size)
         return BCState(actor, free_log_std, optimizer.init((actor, free_log_std)), swept)
 
     def update(state: BCState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[BCState, Metrics]:
         def loss(parameters: tuple[Network, jax.Array]) -> jax.Array:
             actor, free = parameters
-            mean = policy_mean(actor, batch.observations, key, settings.policy_dropout)
-            log_std = log_deviation(free, settings.log_std_low, settings.log_std_high)
+            mean = policy_mean(actor, batch.observations, key, config.policy_dropout)
+            log_std = log_deviation(free, config.log_std_low, config.log_std_high)
             return -log_likelihood(batch.actions, mean, log_std).mean()
 
         parameters = (state.actor, state.free_log_std)
@@ -64,8 +73,8 @@ def make(settings: BCSettings, spec: Spec, num_steps: int) -> Algorithm:
         return BCState(actor, free, opt_state, state.swept), {"policy_loss": value, "log_likelihood": -value}
 
     def export(state: BCState) -> dict[str, Any]:
-        log_std = log_deviation(state.free_log_std, settings.log_std_low, settings.log_std_high)
+        log_std = log_deviation(state.free_log_std, config.log_std_low, config.log_std_high)
         return {"actor": state.actor, "log_std": log_std}
 
-    stage = Stage("policy", num_steps, None, settings.batch_size, no_memory, no_refresh, update)
+    stage = Stage("policy", num_steps, None, config.batch_size, no_memory, no_refresh, update)
     return Algorithm("bc", init, (stage,), export, "gaussian")

@@ -14,11 +14,13 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Memory, Metrics, Rows, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.config import setting
+from vem.algorithms.config import Configuration, setting
 from vem.core import memory
+from vem.core.arithmetic import forward, passed, trained
 from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, move_targets
 
 SLICE_ROWS = 1024
+"""Rows valued at a time, each with all its generated actions."""
 LARGEST_LATENT = 0.5
 """Latents are clipped here when actions are generated: close to the center the decoder was trained most."""
 LOG_STD_BOUNDS = (-4.0, 15.0)
@@ -26,36 +28,44 @@ KL_WEIGHT = 0.5
 
 
 @dataclass(frozen=True)
-class BCQSettings:
+class BCQ(Configuration):
     """The official settings."""
 
-    perturbation: float = setting(0.05, "Φ: how far actions are moved, in units of the bounds", "share", sweep=True)
-    minimum_weight: float = setting(0.75, "λ of λ·min + (1−λ)·max over the two critics", "share", sweep=True)
-    num_target_actions: int = setting(10, "actions whose best value is a state's value", "positive")
-    num_acting_actions: int = setting(100, "actions the policy chooses from", "positive")
-    discount: float = setting(0.99, "γ", "discount")
-    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
-    latent_scale: int = setting(2, "latent dimensions for each action dimension", "positive")
-    generator_hidden: tuple[int, ...] = setting((750, 750), "hidden layers of encoder and decoder", "positive")
-    value_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of a critic", "positive")
-    policy_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of the perturbation", "positive")
+    perturbation: float = setting(
+        0.05, "Φ: largest change of a generated action; the bounds are ±1", "share", sweep=True
+    )
+    minimum_weight: float = setting(0.75, "λ in λ·min + (1−λ)·max of the two critics", "share", sweep=True)
+    num_target_actions: int = setting(
+        10, "Generated actions for each state; the best of them is the state's value", "positive"
+    )
+    num_acting_actions: int = setting(100, "Generated actions that the policy chooses from", "positive")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    target_rate: float = setting(
+        0.005, "κ: share by which target networks move toward the trained ones", "positive share"
+    )
+    latent_scale: int = setting(2, "Latent dimensions for each action dimension", "positive")
+    generator_hidden: tuple[int, ...] = setting((750, 750), "Hidden layers of encoder and decoder", "positive")
+    value_hidden: tuple[int, ...] = setting((400, 300), "Hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((400, 300), "Hidden layers of the perturbation", "positive")
     value_lr: float = setting(1e-3, "Adam's learning rate for the critics", "positive")
     policy_lr: float = setting(1e-3, "Adam's learning rate for the perturbation", "positive")
     generator_rate: float = setting(1e-3, "Adam's learning rate for the auto-encoder", "positive")
-    batch_size: int = setting(100, "rows in an update", "positive")
-    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    batch_size: int = setting(100, "Rows in an update", "positive")
+    normalize_observations: bool = setting(False, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
 
 @dataclass(frozen=True)
-class BCQEMSettings(BCQSettings):
+class BCQEM(BCQ):
     """BCQ's settings and those of the memory."""
 
-    num_plan_steps: int | None = setting(None, "longest rollout n of the plan; none: to the episode's end", "positive")
-    steps_per_refresh: int = setting(200, "steps between two refreshes of the memory", "positive")
+    num_plan_steps: int | None = setting(
+        None, "Longest rollout n of the plan; none: to the end of the episode", "positive"
+    )
+    steps_per_refresh: int = setting(200, "Steps between two refreshes of the memory", "positive")
     refresh: Literal["rolling", "full"] = setting(
-        "rolling", "rolling values as many rows as BCQ's targets would between two refreshes, full all rows"
+        "rolling", "Rows valued at a refresh; rolling: as many as BCQ values in the steps between two; full: all"
     )
 
 
@@ -115,20 +125,35 @@ def state_values(state: BCQState, observations: jax.Array, latents: jax.Array) -
     return soft_minimum(values, state.swept["minimum_weight"]).max(axis=1)
 
 
-def _make(settings: BCQSettings, spec: Spec) -> tuple[Any, Any, Any, Any]:
-    """The parts that BCQ and BCQ-EM share: init, draw_latents, update towards given targets, export."""
-    generator_optimizer = optax.adam(settings.generator_rate)
-    policy_optimizer = optax.adam(settings.policy_lr)
-    value_optimizer = optax.adam(settings.value_lr)
+def arithmetic(config: BCQ, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs; BCQ-EM takes its targets from the memory."""
     observed, acted = spec.observation_size, spec.action_size
-    latent_size = settings.latent_scale * acted
+    latent = config.latent_scale * acted
+    encoder = (observed + acted, *config.generator_hidden, 2 * latent)
+    decoder = (observed + latent, *config.generator_hidden, acted)
+    perturbation, critic = (observed + acted, *config.policy_hidden, acted), (observed + acted, *config.value_hidden, 1)
+    # The decoder's input gradient is the encoder's.
+    generator = trained(encoder) + 3 * forward(decoder)
+    update = generator + 2 * trained(critic) + forward(decoder) + trained(perturbation) + passed(critic)
+    candidate = forward(decoder) + forward(perturbation) + 2 * forward(critic)
+    targets = 0 if isinstance(config, BCQEM) else config.num_target_actions * candidate
+    return {"joint": config.batch_size * (update + targets)}
+
+
+def _make(config: BCQ, spec: Spec) -> tuple[Any, Any, Any, Any]:
+    """The parts that BCQ and BCQ-EM share: init, draw_latents, update towards given targets, export."""
+    generator_optimizer = optax.adam(config.generator_rate)
+    policy_optimizer = optax.adam(config.policy_lr)
+    value_optimizer = optax.adam(config.value_lr)
+    observed, acted = spec.observation_size, spec.action_size
+    latent_size = config.latent_scale * acted
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> BCQState:
         encoder_key, decoder_key, policy_key, critic_key = jax.random.split(key, 4)
-        encoder = init_network(encoder_key, (observed + acted, *settings.generator_hidden, 2 * latent_size))
-        decoder = init_network(decoder_key, (observed + latent_size, *settings.generator_hidden, acted))
-        perturbation = init_network(policy_key, (observed + acted, *settings.policy_hidden, acted))
-        critics = init_networks(critic_key, (observed + acted, *settings.value_hidden, 1), 2)
+        encoder = init_network(encoder_key, (observed + acted, *config.generator_hidden, 2 * latent_size))
+        decoder = init_network(decoder_key, (observed + latent_size, *config.generator_hidden, acted))
+        perturbation = init_network(policy_key, (observed + acted, *config.policy_hidden, acted))
+        critics = init_networks(critic_key, (observed + acted, *config.value_hidden, 1), 2)
         return BCQState(
             encoder=encoder,
             decoder=decoder,
@@ -188,8 +213,8 @@ def _make(settings: BCQSettings, spec: Spec) -> tuple[Any, Any, Any, Any]:
         state, critic_metrics = update_critics(state, goal(state, goal_key), batch)
         state, policy_metrics = update_perturbation(state, batch, policy_key)
         state = state._replace(
-            target_critics=move_targets(state.target_critics, state.critics, settings.target_rate),
-            target_perturbation=move_targets(state.target_perturbation, state.perturbation, settings.target_rate),
+            target_critics=move_targets(state.target_critics, state.critics, config.target_rate),
+            target_perturbation=move_targets(state.target_perturbation, state.perturbation, config.target_rate),
         )
         return state, generator_metrics | critic_metrics | policy_metrics
 
@@ -199,46 +224,42 @@ def _make(settings: BCQSettings, spec: Spec) -> tuple[Any, Any, Any, Any]:
             "perturbation": state.perturbation,
             "chooser": jax.tree.map(lambda leaf: leaf[0], state.critics),
             "limit": state.swept["perturbation"],
-            "num_actions": jnp.asarray(settings.num_acting_actions, jnp.int32),
+            "num_actions": jnp.asarray(config.num_acting_actions, jnp.int32),
         }
 
     return init, draw_latents, update_towards, export
 
 
-def make(settings: BCQSettings, spec: Spec, num_steps: int) -> Algorithm:
+def make(config: BCQ, spec: Spec, num_steps: int) -> Algorithm:
     """BCQ for data of the given sizes."""
-    init, draw_latents, update_towards, export = _make(settings, spec)
+    init, draw_latents, update_towards, export = _make(config, spec)
 
     def update(state: BCQState, memory: Memory, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
         def goal(state: BCQState, key: jax.Array) -> jax.Array:
-            latents = draw_latents(key, settings.batch_size, settings.num_target_actions)
+            latents = draw_latents(key, config.batch_size, config.num_target_actions)
             following = state_values(state, batch.next_observations, latents)
-            return batch.rewards + settings.discount * batch.continues * following
+            return batch.rewards + config.discount * batch.continues * following
 
         return update_towards(goal, state, batch, key)
 
-    stage = Stage("joint", num_steps, None, settings.batch_size, no_memory, no_refresh, update)
+    stage = Stage("joint", num_steps, None, config.batch_size, no_memory, no_refresh, update)
     return Algorithm("bcq", init, (stage,), export, "bcq")
 
 
-def make_episodic(settings: BCQEMSettings, spec: Spec, num_steps: int) -> Algorithm:
+def make_episodic(config: BCQEM, spec: Spec, num_steps: int) -> Algorithm:
     """BCQ-EM for data of the given sizes: critics regress on R_t = max_n Q_{t,n} (paper, eq. of appendix BCQ-EM)."""
-    init, draw_latents, update_towards, export = _make(settings, spec)
-    total = memory.count_slices(spec.num_rows, SLICE_ROWS)
-    affordable = -(-settings.batch_size * settings.steps_per_refresh // SLICE_ROWS)
-    rolling = total if settings.refresh == "full" else min(total, affordable)
+    init, draw_latents, update_towards, export = _make(config, spec)
+    num_fresh = None if config.refresh == "full" else config.batch_size * config.steps_per_refresh
     latent_rows = min(SLICE_ROWS, spec.num_rows)
 
     def refresh(
         state: BCQState, old: EpisodicMemory, rows: Rows, index: jax.Array, key: jax.Array
     ) -> tuple[BCQState, EpisodicMemory]:
-        latents = draw_latents(key, latent_rows, settings.num_target_actions)
+        latents = draw_latents(key, latent_rows, config.num_target_actions)
         value = lambda observations: state_values(state, rows.observe(observations), latents)[None]
-        num_slices = jnp.where(index == 0, total, rolling)
-        first = (index - 1) * rolling
-        values = memory.refresh_values(value, rows.observations, old.values, first, num_slices, SLICE_ROWS)
-        steps = memory.Steps(rows.rewards, settings.discount * rows.continues, rows.valid)
-        return state, EpisodicMemory(values, memory.episodic_maximum(values, steps, settings.num_plan_steps))
+        values = memory.refresh_values(value, rows.observations, old.values, index, num_fresh, SLICE_ROWS)
+        steps = memory.Steps(rows.rewards, config.discount * rows.continues, rows.valid)
+        return state, EpisodicMemory(values, memory.episodic_maximum(values, steps, config.num_plan_steps))
 
     def update(state: BCQState, memory: EpisodicMemory, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
         return update_towards(lambda state, key: memory.returns[0, batch.rows], state, batch, key)
@@ -246,5 +267,5 @@ def make_episodic(settings: BCQEMSettings, spec: Spec, num_steps: int) -> Algori
     def empty() -> EpisodicMemory:
         return EpisodicMemory(jnp.zeros((1, spec.num_rows)), jnp.zeros((1, spec.num_rows)))
 
-    stage = Stage("joint", num_steps, settings.steps_per_refresh, settings.batch_size, empty, refresh, update)
+    stage = Stage("joint", num_steps, config.steps_per_refresh, config.batch_size, empty, refresh, update)
     return Algorithm("bcq-em", init, (stage,), export, "bcq")

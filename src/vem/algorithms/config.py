@@ -1,13 +1,15 @@
-"""Settings as dataclasses: what each field means, which values it takes, and how text becomes one."""
+"""Typed configurations: what each setting means, which values it takes, and how text becomes one."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import types
 import typing
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
 
 from vem.errors import SettingsError
 
@@ -21,6 +23,7 @@ LIMITS: dict[str, tuple[str, Any]] = {
     "quantile": ("at least 0 and below ½", lambda x: 0 <= x < 0.5),
     "any": ("a finite number", lambda x: True),
 }
+YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def setting(default: Any, meaning: str, limit: str = "any", sweep: bool = False) -> Any:
@@ -33,23 +36,47 @@ def sweepable(cls: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(cls) if f.metadata.get("sweep"))
 
 
-def build(cls: type, values: dict[str, Any]) -> Any:
-    """The settings object with ``values`` in place of its defaults, each checked."""
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """Base of a method's configuration: a frozen dataclass of ``setting`` fields, checked when it is made.
+
+    Values are converted to the fields' types, so "0.7" and 0.7 make the same configuration. SettingsError says which
+    setting is wrong and what it must be.
+    """
+
+    def __post_init__(self) -> None:
+        hints = type_hints(type(self))
+        for field in dataclasses.fields(self):
+            value = convert(getattr(self, field.name), hints[field.name], field.name)
+            object.__setattr__(self, field.name, value)
+            expected, holds = LIMITS[field.metadata.get("limit", "any")]
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, float | int) and not (math.isfinite(part) and holds(part)):
+                    raise SettingsError(f"{_flag(field.name)} is {part}; it must be {expected}")
+        self.check()
+
+    def check(self) -> None:
+        """Raise SettingsError for combinations of settings that mean nothing; a method with such overrides this."""
+
+
+C = TypeVar("C", bound=Configuration)
+
+
+@functools.cache
+def type_hints(cls: type) -> dict[str, Any]:
+    """The type of each setting."""
+    return typing.get_type_hints(cls)
+
+
+def build(cls: type[C], values: Mapping[str, Any]) -> C:
+    """The configuration with ``values`` in place of its defaults; an unknown name gets the nearest known ones."""
     known = [f.name for f in dataclasses.fields(cls)]
     for name in values:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=3)
             hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
             raise SettingsError(f"{cls.__name__} has no setting {name!r}; {hint}")
-    hints = typing.get_type_hints(cls)
-    checked = {name: convert(value, hints[name], name) for name, value in values.items()}
-    for field in dataclasses.fields(cls):
-        value = checked.get(field.name, field.default)
-        expected, holds = LIMITS[field.metadata.get("limit", "any")]
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, float | int) and not (math.isfinite(part) and holds(part)):
-                raise SettingsError(f"{_flag(field.name)} is {part}; it must be {expected}")
-    return cls(**checked)
+    return cls(**values)
 
 
 def convert(value: Any, hint: Any, name: str) -> Any:
@@ -66,23 +93,17 @@ def convert(value: Any, hint: Any, name: str) -> Any:
         raise SettingsError(f"{_flag(name)} is {value!r}; choose from {', '.join(map(str, arguments))}")
     if origin is tuple:
         parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            raise SettingsError(f"{_flag(name)} is {value!r}; it must be a list of numbers, such as 256,256")
         return tuple(convert(part, arguments[0], name) for part in parts)
     if hint is bool:
-        words = {
-            "true": True,
-            "yes": True,
-            "on": True,
-            "1": True,
-            "false": False,
-            "no": False,
-            "off": False,
-            "0": False,
-        }
-        found = value if isinstance(value, bool) else words.get(str(value).lower())
-        if found is None:
+        text = str(value).lower()
+        if text not in YES + NO:
             raise SettingsError(f"{_flag(name)} is {value!r}; write yes or no")
-        return found
+        return text in YES
     try:
+        if isinstance(value, bool):
+            raise TypeError
         number = float(value)
         if hint is int and number != int(number):
             raise ValueError

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.config import setting
+from vem.algorithms.config import Configuration, setting
+from vem.core.arithmetic import forward, passed, trained
 from vem.core.distributions import sample_tanh_gaussian, tanh_gaussian_log_likelihood
 from vem.core.networks import (
     Network,
@@ -31,27 +32,31 @@ TILE_INPUTS = 480
 
 
 @dataclass(frozen=True)
-class CQLSettings:
+class CQL(Configuration):
     """The official settings for MuJoCo; ``vem.algorithms.presets`` holds those of the other task families."""
 
-    conservative_weight: float = setting(5.0, "weight of the conservative term", "not negative", sweep=True)
+    conservative_weight: float = setting(5.0, "Weight of the conservative term", "not negative", sweep=True)
     lagrange_threshold: float | None = setting(
-        None, "gap that a multiplier holds the conservative term at; none: the weight alone"
+        None, "Value at which a multiplier holds the conservative term; none: no multiplier"
     )
-    num_sampled_actions: int = setting(10, "uniform actions, and as many of the policy at s and at s′", "positive")
+    num_sampled_actions: int = setting(
+        10, "Sampled actions of each kind: uniform, of the policy at s, of the policy at s′", "positive"
+    )
     cloning_steps: int = setting(
-        40_000, "the policy is cloned in this many first steps, or in half of them, if fewer", "not negative"
+        40_000, "First steps that clone the recorded actions; at most half of all steps", "not negative"
     )
-    discount: float = setting(0.99, "γ", "discount")
-    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
-    value_hidden: tuple[int, ...] = setting((256, 256, 256), "hidden layers of a critic", "positive")
-    policy_hidden: tuple[int, ...] = setting((256, 256, 256), "hidden layers of the actor", "positive")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    target_rate: float = setting(
+        0.005, "κ: share by which target networks move toward the trained ones", "positive share"
+    )
+    value_hidden: tuple[int, ...] = setting((256, 256, 256), "Hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256, 256), "Hidden layers of the actor", "positive")
     value_lr: float = setting(3e-4, "Adam's learning rate for critics and multiplier", "positive")
     policy_lr: float = setting(1e-4, "Adam's learning rate for actor and entropy weight", "positive")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(False, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
 
 class CQLState(NamedTuple):
@@ -74,20 +79,127 @@ def conservative_gap(sampled: jax.Array, log_densities: jax.Array, recorded: jax
     return jnp.mean(jax.nn.logsumexp(sampled - log_densities, axis=-2) - recorded, axis=-1)
 
 
-def make(settings: CQLSettings, spec: Spec, num_steps: int) -> Algorithm:
+def action_density(actor: Network, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean and log σ of the policy before the tanh."""
+    mean, log_std = jnp.split(apply_network(actor, observations), 2, axis=-1)
+    return mean, jnp.clip(log_std, *LOG_STD_BOUNDS)
+
+
+def q_values(critics: Network, observations: jax.Array, actions: jax.Array) -> jax.Array:
+    """Q of each critic for actions (…, rows, size): shape (critics, …, rows)."""
+    repeated = jnp.broadcast_to(observations, (*actions.shape[:-1], observations.shape[-1]))
+    return apply_networks(critics, jnp.concatenate([repeated, actions], axis=-1))
+
+
+def update_policy(
+    config: CQL, state: CQLState, batch: Batch, key: jax.Array, is_cloning: bool
+) -> tuple[CQLState, Metrics]:
+    """One step of the actor and of the entropy's weight: toward high Q, or toward the recorded actions."""
+
+    def compute_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
+        mean, log_std = action_density(actor, batch.observations)
+        actions, log_density = jax.tree.map(lambda leaf: leaf[0], sample_tanh_gaussian(key, mean, log_std, 1))
+        if is_cloning:
+            free = jnp.arctanh(jnp.clip(batch.actions, -1 + 1e-6, 1 - 1e-6))
+            gain = tanh_gaussian_log_likelihood(free, mean, log_std)
+        else:
+            gain = q_values(state.critics, batch.observations, actions).min(0)
+        return jnp.mean(jnp.exp(state.log_entropy_weight) * log_density - gain), log_density.mean()
+
+    optimizer = optax.adam(config.policy_lr)
+    (loss, log_density), grads = jax.value_and_grad(compute_loss, has_aux=True)(state.actor)
+    actor, policy_opt_state = descend(optimizer, grads, state.policy_opt_state, state.actor)
+    # The gradient of −log α·(log π + H): the weight α grows while the entropy is below its target H.
+    target_entropy = -float(batch.actions.shape[-1])
+    log_weight, entropy_opt_state = descend(
+        optimizer, -(log_density + target_entropy), state.entropy_opt_state, state.log_entropy_weight
+    )
+    state = state._replace(
+        actor=actor,
+        log_entropy_weight=log_weight,
+        policy_opt_state=policy_opt_state,
+        entropy_opt_state=entropy_opt_state,
+    )
+    return state, {"policy_loss": loss, "entropy": -log_density, "entropy_weight": jnp.exp(log_weight)}
+
+
+def update_critics(
+    config: CQL, state: CQLState, actor: Network, batch: Batch, key: jax.Array
+) -> tuple[CQLState, Metrics]:
+    """One step of the critics, of their targets and of the multiplier; ``actor`` proposes the actions."""
+    uniform_key, here_key, next_key, target_key = jax.random.split(key, 4)
+    next_density = action_density(actor, batch.next_observations)
+    next_actions, _ = sample_tanh_gaussian(target_key, *next_density, 1)
+    next_q = q_values(state.targets, batch.next_observations, next_actions)[:, 0].min(0)
+    target_q = batch.rewards + config.discount * batch.continues * next_q
+
+    num_samples, size = config.num_sampled_actions, batch.actions.shape[-1]
+    uniform = jax.random.uniform(uniform_key, (num_samples, *batch.actions.shape), minval=-1.0, maxval=1.0)
+    here, here_log = sample_tanh_gaussian(here_key, *action_density(actor, batch.observations), num_samples)
+    ahead, ahead_log = sample_tanh_gaussian(next_key, *next_density, num_samples)
+    actions = jnp.concatenate([uniform, here, ahead, batch.actions[None]])
+    log_densities = jnp.concatenate([jnp.full_like(here_log, -size * jnp.log(2.0)), here_log, ahead_log])
+
+    def compute_loss(parameters: tuple[Network, jax.Array], rows: Any) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        critics, log_multiplier = parameters
+        observations, actions, log_densities, target_q = rows
+        q = q_values(critics, observations, actions.swapaxes(0, 1))
+        recorded = q[:, -1]
+        gap = conservative_gap(q[:, :-1], log_densities.T, recorded)
+        gap = state.swept["conservative_weight"] * gap
+        if config.lagrange_threshold is not None:
+            multiplier = jnp.clip(jnp.exp(log_multiplier), 0, LARGEST_MULTIPLIER)
+            gap = multiplier * (gap - config.lagrange_threshold)
+        errors = jnp.mean((target_q - recorded) ** 2, axis=1)
+        return jnp.sum(errors + gap), (recorded, errors, gap)
+
+    rows = (batch.observations, actions.swapaxes(0, 1), log_densities.T, target_q)
+    (grads, multiplier_grad), (recorded, errors, gap) = gradient_in_tiles(
+        compute_loss, (state.critics, state.log_multiplier), rows, TILE_INPUTS // actions.shape[0] + 1
+    )
+    optimizer = optax.adam(config.value_lr)
+    critics, value_opt_state = descend(optimizer, grads, state.value_opt_state, state.critics)
+    # The multiplier ascends: it grows while the mean gap of the two critics exceeds the threshold.
+    log_multiplier, multiplier_opt_state = descend(
+        optimizer, -0.5 * multiplier_grad, state.multiplier_opt_state, state.log_multiplier
+    )
+    metrics = {
+        "critic_loss": errors.mean(),
+        "conservative_loss": gap.mean(0).sum(),
+        "multiplier": jnp.exp(log_multiplier),
+        "value_mean": recorded.mean(),
+        "value_largest": jnp.abs(recorded).max(),
+    }
+    state = state._replace(
+        critics=critics,
+        targets=move_targets(state.targets, critics, config.target_rate),
+        log_multiplier=log_multiplier,
+        value_opt_state=value_opt_state,
+        multiplier_opt_state=multiplier_opt_state,
+    )
+    return state, metrics
+
+
+def arithmetic(config: CQL, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    observed, acted = spec.observation_size, spec.action_size
+    actor, critic = (observed, *config.policy_hidden, 2 * acted), (observed + acted, *config.value_hidden, 1)
+    targets = forward(actor) + 2 * forward(critic)
+    critics = 2 * (1 + 3 * config.num_sampled_actions) * trained(critic)
+    cloning = trained(actor) + targets + critics
+    return {"cloning": config.batch_size * cloning, "policy": config.batch_size * (cloning + 2 * passed(critic))}
+
+
+def make(config: CQL, spec: Spec, num_steps: int) -> Algorithm:
     """CQL for data of the given sizes: a stage of cloning, if any, then soft actor-critic."""
-    policy_optimizer = optax.adam(settings.policy_lr)
-    value_optimizer = optax.adam(settings.value_lr)
-    entropy_optimizer = optax.adam(settings.policy_lr)
-    multiplier_optimizer = optax.adam(settings.value_lr)
-    observed, acted, num_samples = spec.observation_size, spec.action_size, settings.num_sampled_actions
-    target_entropy = -float(acted)
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> CQLState:
         actor_key, critic_key = jax.random.split(key)
-        actor = init_network(actor_key, (observed, *settings.policy_hidden, 2 * acted))
-        critics = init_networks(critic_key, (observed + acted, *settings.value_hidden, 1), 2)
+        observed, acted = spec.observation_size, spec.action_size
+        actor = init_network(actor_key, (observed, *config.policy_hidden, 2 * acted))
+        critics = init_networks(critic_key, (observed + acted, *config.value_hidden, 1), 2)
         zero = jnp.zeros(())
+        policy_optimizer, value_optimizer = optax.adam(config.policy_lr), optax.adam(config.value_lr)
         return CQLState(
             actor=actor,
             critics=critics,
@@ -96,110 +208,25 @@ def make(settings: CQLSettings, spec: Spec, num_steps: int) -> Algorithm:
             log_multiplier=zero,
             policy_opt_state=policy_optimizer.init(actor),
             value_opt_state=value_optimizer.init(critics),
-            entropy_opt_state=entropy_optimizer.init(zero),
-            multiplier_opt_state=multiplier_optimizer.init(zero),
+            entropy_opt_state=policy_optimizer.init(zero),
+            multiplier_opt_state=value_optimizer.init(zero),
             swept=swept,
         )
-
-    def density(actor: Network, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
-        mean, log_std = jnp.split(apply_network(actor, observations), 2, axis=-1)
-        return mean, jnp.clip(log_std, *LOG_STD_BOUNDS)
-
-    def value(critics: Network, observations: jax.Array, actions: jax.Array) -> jax.Array:
-        """Q of each critic for actions (…, rows, size): shape (critics, …, rows)."""
-        repeated = jnp.broadcast_to(observations, (*actions.shape[:-1], observed))
-        return apply_networks(critics, jnp.concatenate([repeated, actions], axis=-1))
-
-    def update_policy(state: CQLState, batch: Batch, key: jax.Array, is_cloning: bool) -> tuple[CQLState, Metrics]:
-        def loss(actor: Network) -> tuple[jax.Array, jax.Array]:
-            mean, log_std = density(actor, batch.observations)
-            actions, log_density = jax.tree.map(lambda leaf: leaf[0], sample_tanh_gaussian(key, mean, log_std, 1))
-            if is_cloning:
-                free = jnp.arctanh(jnp.clip(batch.actions, -1 + 1e-6, 1 - 1e-6))
-                gain = tanh_gaussian_log_likelihood(free, mean, log_std)
-            else:
-                gain = value(state.critics, batch.observations, actions).min(0)
-            return jnp.mean(jnp.exp(state.log_entropy_weight) * log_density - gain), log_density.mean()
-
-        (policy_loss, log_density), gradient = jax.value_and_grad(loss, has_aux=True)(state.actor)
-        actor, policy_opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, state.actor)
-        # The gradient of −log α·(log π + H): the weight α grows while the entropy is below its target H.
-        log_weight, entropy_opt_state = descend(
-            entropy_optimizer, -(log_density + target_entropy), state.entropy_opt_state, state.log_entropy_weight
-        )
-        state = state._replace(
-            actor=actor,
-            log_entropy_weight=log_weight,
-            policy_opt_state=policy_opt_state,
-            entropy_opt_state=entropy_opt_state,
-        )
-        return state, {"policy_loss": policy_loss, "entropy": -log_density, "entropy_weight": jnp.exp(log_weight)}
-
-    def update_critics(state: CQLState, actor: Network, batch: Batch, key: jax.Array) -> tuple[CQLState, Metrics]:
-        uniform_key, here_key, next_key, target_key = jax.random.split(key, 4)
-        next_density = density(actor, batch.next_observations)
-        next_actions, _ = sample_tanh_gaussian(target_key, *next_density, 1)
-        following = value(state.targets, batch.next_observations, next_actions)[:, 0].min(0)
-        goals = batch.rewards + settings.discount * batch.continues * following
-
-        uniform = jax.random.uniform(uniform_key, (num_samples, *batch.actions.shape), minval=-1.0, maxval=1.0)
-        here, here_log = sample_tanh_gaussian(here_key, *density(actor, batch.observations), num_samples)
-        ahead, ahead_log = sample_tanh_gaussian(next_key, *next_density, num_samples)
-        actions = jnp.concatenate([uniform, here, ahead, batch.actions[None]])
-        log_densities = jnp.concatenate([jnp.full_like(here_log, -acted * jnp.log(2.0)), here_log, ahead_log])
-
-        def loss(parameters: tuple[Network, jax.Array], rows: Any) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-            critics, log_multiplier = parameters
-            observations, actions, log_densities, goals = rows
-            values = value(critics, observations, actions.swapaxes(0, 1))
-            recorded = values[:, -1]
-            gap = conservative_gap(values[:, :-1], log_densities.T, recorded)
-            gap = state.swept["conservative_weight"] * gap
-            if settings.lagrange_threshold is not None:
-                multiplier = jnp.clip(jnp.exp(log_multiplier), 0, LARGEST_MULTIPLIER)
-                gap = multiplier * (gap - settings.lagrange_threshold)
-            errors = jnp.mean((goals - recorded) ** 2, axis=1)
-            return jnp.sum(errors + gap), (recorded, errors, gap)
-
-        rows = (batch.observations, actions.swapaxes(0, 1), log_densities.T, goals)
-        (gradient, multiplier_gradient), (recorded, errors, gap) = gradient_in_tiles(
-            loss, (state.critics, state.log_multiplier), rows, TILE_INPUTS // actions.shape[0] + 1
-        )
-        critics, value_opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.critics)
-        # The multiplier ascends: it grows while the mean gap of the two critics exceeds the threshold.
-        log_multiplier, multiplier_opt_state = descend(
-            multiplier_optimizer, -0.5 * multiplier_gradient, state.multiplier_opt_state, state.log_multiplier
-        )
-        metrics = {
-            "critic_loss": errors.mean(),
-            "conservative_loss": gap.mean(0).sum(),
-            "multiplier": jnp.exp(log_multiplier),
-            "value_mean": recorded.mean(),
-            "value_largest": jnp.abs(recorded).max(),
-        }
-        state = state._replace(
-            critics=critics,
-            targets=move_targets(state.targets, critics, settings.target_rate),
-            log_multiplier=log_multiplier,
-            value_opt_state=value_opt_state,
-            multiplier_opt_state=multiplier_opt_state,
-        )
-        return state, metrics
 
     def update(
         state: CQLState, memory: tuple[()], batch: Batch, key: jax.Array, is_cloning: bool
     ) -> tuple[CQLState, Metrics]:
         policy_key, critic_key = jax.random.split(key)
-        before = state.actor
-        state, policy_metrics = update_policy(state, batch, policy_key, is_cloning)
-        state, critic_metrics = update_critics(state, before, batch, critic_key)
+        actor = state.actor
+        state, policy_metrics = update_policy(config, state, batch, policy_key, is_cloning)
+        state, critic_metrics = update_critics(config, state, actor, batch, critic_key)
         return state, policy_metrics | critic_metrics
 
     def stage(name: str, count: int, is_cloning: bool) -> Stage:
         step = partial(update, is_cloning=is_cloning)
-        return Stage(name, count, None, settings.batch_size, no_memory, no_refresh, step)
+        return Stage(name, count, None, config.batch_size, no_memory, no_refresh, step)
 
-    num_cloning = min(settings.cloning_steps, num_steps // 2)
+    num_cloning = min(config.cloning_steps, num_steps // 2)
     stages = (stage("policy", num_steps - num_cloning, False),)
     if num_cloning:
         stages = (stage("cloning", num_cloning, True), *stages)

@@ -10,33 +10,42 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.config import setting
+from vem.algorithms.config import Configuration, setting
 from vem.core import advantages, losses
+from vem.core.arithmetic import forward, trained
 from vem.core.distributions import log_likelihood, policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
 
 
 @dataclass(frozen=True)
-class IQLSettings:
+class IQL(Configuration):
     """The official settings for MuJoCo; ``vem.algorithms.presets`` holds those of the other task families."""
 
-    expectile: float = setting(0.7, "τ: toward 1, V is the best recorded action's value", "level", sweep=True)
-    inverse_temperature: float = setting(3.0, "β: rows are weighted by exp(β·A)", "not negative", sweep=True)
-    largest_weight: float = setting(100.0, "weights are clipped here", "positive")
-    discount: float = setting(0.99, "γ", "discount")
-    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
-    value_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of V and Q", "positive")
-    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
-    policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
-    log_std_low: float = setting(-5.0, "log σ of the policy is clipped here")
-    log_std_high: float = setting(2.0, "")
+    expectile: float = setting(
+        0.7, "τ: at ½ V is the mean of Q over recorded actions, toward 1 the best of them", "level", sweep=True
+    )
+    inverse_temperature: float = setting(3.0, "β: the weight of a row is exp(β·A)", "not negative", sweep=True)
+    largest_weight: float = setting(100.0, "Largest weight of a row; larger ones are clipped", "positive")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    target_rate: float = setting(
+        0.005, "κ: share by which target networks move toward the trained ones", "positive share"
+    )
+    value_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of V and of Q", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the actor", "positive")
+    policy_dropout: float = setting(0.0, "Dropout rate in the actor", "discount")
+    log_std_low: float = setting(-5.0, "Smallest log σ of the policy; it is clipped here")
+    log_std_high: float = setting(2.0, "Largest log σ of the policy; it is clipped here")
     value_lr: float = setting(3e-4, "Adam's learning rate for V and Q", "positive")
-    policy_lr: float = setting(3e-4, "Adam's first learning rate for the actor; falls to 0 by a cosine", "positive")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
-    return_span: float | None = setting(None, "rewards are scaled so that recorded returns span this", "positive")
+    policy_lr: float = setting(
+        3e-4, "Adam's learning rate for the actor at the start; it falls to 0 along a cosine", "positive"
+    )
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(False, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
+    return_span: float | None = setting(
+        None, "Scale rewards so that the best and the worst episode return differ by this; none: keep them", "positive"
+    )
 
 
 class IQLState(NamedTuple):
@@ -55,18 +64,28 @@ class IQLState(NamedTuple):
     swept: dict[str, jax.Array]
 
 
-def make(settings: IQLSettings, spec: Spec, num_steps: int) -> Algorithm:
+def arithmetic(config: IQL, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    observed, acted = spec.observation_size, spec.action_size
+    value, critic = (observed, *config.value_hidden, 1), (observed + acted, *config.value_hidden, 1)
+    # V is trained, and then valued anew at s for the advantage and at s′ for the critics' target.
+    values = trained(value) + 2 * forward(value)
+    critics = 2 * forward(critic) + 2 * trained(critic)
+    return {"joint": config.batch_size * (values + critics + trained((observed, *config.policy_hidden, acted)))}
+
+
+def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
     """IQL for data of the given sizes."""
-    value_optimizer = optax.adam(settings.value_lr)
-    critic_optimizer = optax.adam(settings.value_lr)
-    policy_optimizer = optax.adam(optax.cosine_decay_schedule(settings.policy_lr, num_steps))
+    value_optimizer = optax.adam(config.value_lr)
+    critic_optimizer = optax.adam(config.value_lr)
+    policy_optimizer = optax.adam(optax.cosine_decay_schedule(config.policy_lr, num_steps))
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> IQLState:
         value_key, critic_key, actor_key = jax.random.split(key, 3)
         observed, acted = spec.observation_size, spec.action_size
-        values = init_networks(value_key, (observed, *settings.value_hidden, 1), 1)
-        critics = init_networks(critic_key, (observed + acted, *settings.value_hidden, 1), 2)
-        actor = init_network(actor_key, (observed, *settings.policy_hidden, acted))
+        values = init_networks(value_key, (observed, *config.value_hidden, 1), 1)
+        critics = init_networks(critic_key, (observed + acted, *config.value_hidden, 1), 2)
+        actor = init_network(actor_key, (observed, *config.policy_hidden, acted))
         free_log_std = jnp.zeros(acted)
         return IQLState(
             values=values,
@@ -81,7 +100,7 @@ def make(settings: IQLSettings, spec: Spec, num_steps: int) -> Algorithm:
         )
 
     def log_std_of(free: jax.Array) -> jax.Array:
-        return jnp.clip(free, settings.log_std_low, settings.log_std_high)
+        return jnp.clip(free, config.log_std_low, config.log_std_high)
 
     def update(state: IQLState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[IQLState, Metrics]:
         pairs = jnp.concatenate([batch.observations, batch.actions], axis=-1)
@@ -96,11 +115,11 @@ def make(settings: IQLSettings, spec: Spec, num_steps: int) -> Algorithm:
 
         estimates = apply_networks(values, batch.observations)[0]
         temperature = 1 / jnp.maximum(state.swept["inverse_temperature"], 1e-8)
-        weight = advantages.exponential_weights(recorded - estimates, temperature, settings.largest_weight)
+        weight = advantages.exponential_weights(recorded - estimates, temperature, config.largest_weight)
 
         def policy_loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
             actor, free = parameters
-            mean = policy_mean(actor, batch.observations, key, settings.policy_dropout)
+            mean = policy_mean(actor, batch.observations, key, config.policy_dropout)
             likelihood = log_likelihood(batch.actions, mean, log_std_of(free))
             return -jnp.mean(weight * likelihood), likelihood.mean()
 
@@ -108,14 +127,14 @@ def make(settings: IQLSettings, spec: Spec, num_steps: int) -> Algorithm:
         (policy_error, likelihood), gradient = jax.value_and_grad(policy_loss, has_aux=True)(parameters)
         (actor, free), policy_opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, parameters)
 
-        goals = batch.rewards + settings.discount * batch.continues * apply_networks(values, batch.next_observations)[0]
+        goals = batch.rewards + config.discount * batch.continues * apply_networks(values, batch.next_observations)[0]
 
         def critic_loss(critics: Network) -> jax.Array:
             return jnp.sum(jnp.mean((goals - apply_networks(critics, pairs)) ** 2, axis=1))
 
         critic_error, gradient = jax.value_and_grad(critic_loss)(state.critics)
         critics, critic_opt_state = descend(critic_optimizer, gradient, state.critic_opt_state, state.critics)
-        targets = move_targets(state.targets, critics, settings.target_rate)
+        targets = move_targets(state.targets, critics, config.target_rate)
         metrics = {
             "value_loss": value_error,
             "value_mean": estimates.mean(),
@@ -131,5 +150,5 @@ def make(settings: IQLSettings, spec: Spec, num_steps: int) -> Algorithm:
     def export(state: IQLState) -> dict[str, Any]:
         return {"actor": state.actor, "log_std": log_std_of(state.free_log_std), "critics": state.values}
 
-    stage = Stage("joint", num_steps, None, settings.batch_size, no_memory, no_refresh, update)
+    stage = Stage("joint", num_steps, None, config.batch_size, no_memory, no_refresh, update)
     return Algorithm("iql", init, (stage,), export, "gaussian")

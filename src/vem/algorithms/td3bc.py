@@ -10,29 +10,34 @@ import jax.numpy as jnp
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.config import setting
+from vem.algorithms.config import Configuration, setting
+from vem.core.arithmetic import forward, passed, trained
 from vem.core.distributions import policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
 
 
 @dataclass(frozen=True)
-class TD3BCSettings:
+class TD3BC(Configuration):
     """The official settings."""
 
-    value_weight: float = setting(2.5, "α: weight of Q/mean|Q| against the cloning error", "not negative", sweep=True)
-    target_noise: float = setting(0.2, "σ of the noise on the target's action", "not negative")
-    largest_noise: float = setting(0.5, "the noise is clipped here", "not negative")
-    critic_updates: int = setting(2, "critic steps for each update of the actor and the targets", "positive")
-    discount: float = setting(0.99, "γ", "discount")
-    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
-    value_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of a critic", "positive")
-    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
+    value_weight: float = setting(
+        2.5, "α: weight of Q/mean|Q| against the squared error of behavior cloning", "not negative", sweep=True
+    )
+    target_noise: float = setting(0.2, "σ of the noise on the target policy's action", "not negative")
+    largest_noise: float = setting(0.5, "Largest noise; larger is clipped", "not negative")
+    critic_updates: int = setting(2, "Critic steps for each step of the actor and the targets", "positive")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    target_rate: float = setting(
+        0.005, "κ: share by which target networks move toward the trained ones", "positive share"
+    )
+    value_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the actor", "positive")
     value_lr: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
     policy_lr: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(True, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
 
 class TD3BCState(NamedTuple):
@@ -48,16 +53,24 @@ class TD3BCState(NamedTuple):
     swept: dict[str, jax.Array]
 
 
-def make(settings: TD3BCSettings, spec: Spec, num_steps: int) -> Algorithm:
+def arithmetic(config: TD3BC, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    observed, acted = spec.observation_size, spec.action_size
+    actor, critic = (observed, *config.policy_hidden, acted), (observed + acted, *config.value_hidden, 1)
+    critics = forward(actor) + 2 * forward(critic) + 2 * trained(critic)
+    return {"joint": config.batch_size * (critics + (trained(actor) + passed(critic)) / config.critic_updates)}
+
+
+def make(config: TD3BC, spec: Spec, num_steps: int) -> Algorithm:
     """TD3+BC for data of the given sizes."""
-    policy_optimizer = optax.adam(settings.policy_lr)
-    value_optimizer = optax.adam(settings.value_lr)
+    policy_optimizer = optax.adam(config.policy_lr)
+    value_optimizer = optax.adam(config.value_lr)
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> TD3BCState:
         actor_key, critic_key = jax.random.split(key)
         observed, acted = spec.observation_size, spec.action_size
-        actor = init_network(actor_key, (observed, *settings.policy_hidden, acted))
-        critics = init_networks(critic_key, (observed + acted, *settings.value_hidden, 1), 2)
+        actor = init_network(actor_key, (observed, *config.policy_hidden, acted))
+        critics = init_networks(critic_key, (observed + acted, *config.value_hidden, 1), 2)
         opt_state = (policy_optimizer.init(actor), value_optimizer.init(critics))
         return TD3BCState(actor, critics, actor, critics, *opt_state, jnp.zeros((), jnp.int32), swept)
 
@@ -65,11 +78,11 @@ def make(settings: TD3BCSettings, spec: Spec, num_steps: int) -> Algorithm:
         return apply_networks(critics, jnp.concatenate([observations, actions], axis=-1))
 
     def update_critics(state: TD3BCState, batch: Batch, key: jax.Array) -> tuple[TD3BCState, Metrics]:
-        noise = settings.target_noise * jax.random.normal(key, batch.actions.shape)
-        noise = jnp.clip(noise, -settings.largest_noise, settings.largest_noise)
+        noise = config.target_noise * jax.random.normal(key, batch.actions.shape)
+        noise = jnp.clip(noise, -config.largest_noise, config.largest_noise)
         actions = jnp.clip(policy_mean(state.target_actor, batch.next_observations) + noise, -1, 1)
         following = value(state.targets, batch.next_observations, actions).min(0)
-        goals = batch.rewards + settings.discount * batch.continues * following
+        goals = batch.rewards + config.discount * batch.continues * following
 
         def loss(critics: Network) -> tuple[jax.Array, jax.Array]:
             values = value(critics, batch.observations, batch.actions)
@@ -93,8 +106,8 @@ def make(settings: TD3BCSettings, spec: Spec, num_steps: int) -> Algorithm:
         state = state._replace(
             actor=actor,
             policy_opt_state=opt_state,
-            target_actor=move_targets(state.target_actor, actor, settings.target_rate),
-            targets=move_targets(state.targets, state.critics, settings.target_rate),
+            target_actor=move_targets(state.target_actor, actor, config.target_rate),
+            targets=move_targets(state.targets, state.critics, config.target_rate),
         )
         return state, {"policy_loss": policy_loss, "cloning_error": error}
 
@@ -102,12 +115,12 @@ def make(settings: TD3BCSettings, spec: Spec, num_steps: int) -> Algorithm:
         state, critic_metrics = update_critics(state, batch, key)
         state = state._replace(num_done=state.num_done + 1)
         moved, policy_metrics = update_policy(state, batch)
-        is_due = state.num_done % settings.critic_updates == 0
+        is_due = state.num_done % config.critic_updates == 0
         state = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), moved, state)
         return state, critic_metrics | policy_metrics
 
     def export(state: TD3BCState) -> dict[str, Any]:
         return {"actor": state.actor, "action_critics": state.critics}
 
-    stage = Stage("joint", num_steps, None, settings.batch_size, no_memory, no_refresh, update)
+    stage = Stage("joint", num_steps, None, config.batch_size, no_memory, no_refresh, update)
     return Algorithm("td3bc", init, (stage,), export, "deterministic")

@@ -186,7 +186,7 @@ def parse_settings(texts: Sequence[str], algorithms: Sequence[str]) -> dict[str,
             algorithm
             for algorithm in algorithms
             if owner in ("", algorithm)
-            and name in [field.name for field in dataclasses.fields(find_method(algorithm).settings)]
+            and name in [field.name for field in dataclasses.fields(find_method(algorithm).config)]
         ]
         if not having:
             raise SettingsError(f"--set {text}: none of {', '.join(algorithms)} has this setting")

@@ -129,7 +129,7 @@ def given_settings(options: argparse.Namespace) -> dict[str, Any]:
     }
     if not texts:
         return {}
-    names = sweepable(find_method(options.algorithm or "vem").settings)
+    names = sweepable(find_method(options.algorithm or "vem").config)
     return {name: text.split(",") if name in names and "," in text else text for name, text in texts.items()}
 
 
@@ -174,8 +174,8 @@ def _add_settings(parser: argparse.ArgumentParser, algorithm: str) -> None:
         return
     method = METHODS[algorithm]
     group = parser.add_argument_group(f"settings of {algorithm}, {method.summary}")
-    hints = typing.get_type_hints(method.settings)
-    for field in dataclasses.fields(method.settings):
+    hints = typing.get_type_hints(method.config)
+    for field in dataclasses.fields(method.config):
         default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
         choices = [
             str(a) for a in typing.get_args(hints[field.name]) if a is not type(None) and not isinstance(a, type)

@@ -2,5 +2,8 @@
 
 from vem.compare.comparison import compare
 from vem.compare.results import Comparison, Result
+from vem.packages import make_callable
 
 __all__ = ["Comparison", "Result", "compare"]
+
+make_callable(__name__, compare)

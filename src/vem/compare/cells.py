@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from vem.algorithms import find_method, presets
+from vem.algorithms import find_method
 from vem.data import Dataset, sources
 from vem.errors import RunError, SettingsError, VemError
 from vem.evaluation.environments import find_environment, own_environment
@@ -231,8 +231,7 @@ def _open_run(cell: Cell, state: State) -> Run:
 
 
 def _preset_of(algorithm: str, preset: str) -> str:
-    base = find_method(algorithm).ablates or algorithm
-    return preset if preset in presets.PRESETS[base] else "default"
+    return preset if preset in find_method(algorithm).presets else "default"
 
 
 def _source(dataset: Dataset) -> str:

@@ -21,6 +21,9 @@ NEVER = -1e30
 LANES = 1024
 """Blocks of rows that one plan works on side by side."""
 
+SLICE_ROWS = 4096
+"""Rows that networks value at a time: all at once would need memory for every row's hidden layers."""
+
 
 class Backup(NamedTuple):
     """x ↦ max(floor, offset + slope·x), one such map for each row.
@@ -41,10 +44,6 @@ class Steps(NamedTuple):
     continues: jax.Array
     """γ, or 0 where the step ended the MDP."""
     valid: jax.Array
-
-
-Plan = Callable[[jax.Array, Steps], jax.Array]
-"""(values with rows last, steps) → planned returns of the same shape; on rows without an action, their value."""
 
 
 def _select(first: jax.Array, second: jax.Array) -> jax.Array:
@@ -187,7 +186,38 @@ def monte_carlo(values: jax.Array, steps: Steps) -> jax.Array:
     return lambda_return(values, steps, td_lambda=1.0)
 
 
+def value_rows(
+    value: Callable[[jax.Array], jax.Array], observations: jax.Array, num_lines: int, slice_rows: int = SLICE_ROWS
+) -> jax.Array:
+    """``value`` of all observations, computed slice by slice: shape (lines, rows).
+
+    ``value`` maps (rows, observation size) to (lines, rows).
+    """
+    num_rows = observations.shape[0]
+    blank = jnp.zeros((num_lines, num_rows))
+    return _value_slices(value, observations, blank, 0, _count_slices(num_rows, slice_rows), slice_rows)
+
+
 def refresh_values(
+    value: Callable[[jax.Array], jax.Array],
+    observations: jax.Array,
+    values: jax.Array,
+    index: jax.Array,
+    num_fresh: int | None,
+    slice_rows: int = SLICE_ROWS,
+) -> jax.Array:
+    """``values`` with the slices computed anew that refresh number ``index`` is about.
+
+    The first refresh values all rows, each later one the next slices that cover ``num_fresh`` rows, cyclically;
+    none: all of them.
+    """
+    total = _count_slices(observations.shape[0], slice_rows)
+    rolling = total if num_fresh is None else min(total, -(-num_fresh // slice_rows))
+    num_slices = jnp.where(index == 0, total, rolling)
+    return _value_slices(value, observations, values, (index - 1) * rolling, num_slices, slice_rows)
+
+
+def _value_slices(
     value: Callable[[jax.Array], jax.Array],
     observations: jax.Array,
     values: jax.Array,
@@ -195,22 +225,18 @@ def refresh_values(
     num_slices: jax.Array | int,
     slice_rows: int,
 ) -> jax.Array:
-    """``values`` with ``num_slices`` slices of ``slice_rows`` rows computed anew, from ``first_slice`` on, cyclically.
-
-    ``value`` maps (rows, observation size) to (critics, rows). All slices make a full refresh, fewer a rolling one.
-    """
     num_rows = observations.shape[0]
     slice_rows = min(slice_rows, num_rows)
-    total = count_slices(num_rows, slice_rows)
+    total = _count_slices(num_rows, slice_rows)
 
-    def refresh_slice(index: jax.Array, values: jax.Array) -> jax.Array:
+    def value_slice(index: jax.Array, values: jax.Array) -> jax.Array:
         start = jnp.minimum(((first_slice + index) % total) * slice_rows, num_rows - slice_rows)
         rows = jax.lax.dynamic_slice_in_dim(observations, start, slice_rows)
         return jax.lax.dynamic_update_slice_in_dim(values, value(rows), start, axis=1)
 
-    return jax.lax.fori_loop(0, num_slices, refresh_slice, values)
+    return jax.lax.fori_loop(0, num_slices, value_slice, values)
 
 
-def count_slices(num_rows: int, slice_rows: int) -> int:
+def _count_slices(num_rows: int, slice_rows: int) -> int:
     """How many slices cover all rows."""
     return -(-num_rows // min(slice_rows, num_rows))

@@ -168,7 +168,7 @@ class Group:
         meanings = {
             field.name: field.metadata.get("meaning", "")
             for run in self.runs
-            for field in dataclasses.fields(find_method(run.config.algorithm).settings)
+            for field in dataclasses.fields(find_method(run.config.algorithm).config)
         }
         return [
             Setting(name, [_plain(table[name]) if name in table else "" for table in tables], meanings.get(name, ""))

@@ -49,7 +49,7 @@ def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.n
     """A function from a policy of the run to the weights of the dataset's transitions, by the method's own refresh."""
     method = find_method(run.config.algorithm)
     # A joint schedule fits the same advantages, only more often.
-    settings = build(method.settings, {**run.config.settings, "schedule": "value-then-policy"})
+    settings = build(method.config, {**run.config.settings, "schedule": "value-then-policy"})
     whole = run.dataset or dataset
     if settings.temperature is None and settings.effective_sample is None:
         # The share of the rows that counts goes by the number of all rows, which may be more than are given here.

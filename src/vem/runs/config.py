@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
-from vem.algorithms import METHODS, find_method, presets
+from vem.algorithms import find_method, presets
 from vem.algorithms.config import build, convert, sweepable
 from vem.errors import SettingsError
 from vem.tasks import Task
@@ -55,17 +55,9 @@ class Config:
         return [Member(seed, swept) for swept in combinations for seed in self.seeds]
 
 
-def method_name(settings: Any) -> str:
-    """The name of the method whose settings object this is."""
-    found = next((name for name, method in METHODS.items() if type(settings) is method.settings), None)
-    if found is None:
-        raise SettingsError(f"{type(settings).__name__} is not the configuration of a method; see vem.algorithms")
-    return found
-
-
 def build_settings(algorithm: str, values: dict[str, Any]) -> Any:
     """The settings object of a method with ``values``, each checked."""
-    return build(find_method(algorithm).settings, values)
+    return build(find_method(algorithm).config, values)
 
 
 def reading_rules(algorithm: str, preset: str, rules: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -90,9 +82,9 @@ def make_config(
     """
     method = find_method(algorithm)
     given = {**presets.find_preset(algorithm, preset, task).settings, **(settings or {})}
-    hints = typing.get_type_hints(method.settings)
+    hints = typing.get_type_hints(method.config)
     sweep: dict[str, list[float]] = {}
-    for name in sweepable(method.settings):
+    for name in sweepable(method.config):
         if isinstance(given.get(name), list | tuple):
             values = [convert(value, hints[name], name) for value in given[name]]
             if not values or len(set(values)) != len(values) or None in values:
