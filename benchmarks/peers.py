@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from arithmetic import NEEDED, done_flops, needed_flops
+from arithmetic import done_flops, needed_flops
 from speed import make_dataset, sgemm_rate
 from vem.algorithms import METHODS
 from vem.algorithms.base import Rows, Spec, put_rows, spec_of
@@ -191,7 +191,9 @@ def _versions() -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--methods", default=",".join(NEEDED), help="default: all")
+    parser.add_argument(
+        "--methods", default=",".join(name for name in METHODS if not METHODS[name].ablates), help="default: all"
+    )
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--updates", type=int, default=100, help="updates in one timed stretch")
     parser.add_argument("--repetitions", type=int, default=6)

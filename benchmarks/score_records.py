@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from vem.algorithms import METHODS
-from vem.evaluation.evaluate import read_records
-from vem.runs.run import read_config
+from vem.compare.cells import matching_evaluation
+from vem.evaluation.quantities import QUANTITIES
+from vem.runs.directory import RunDirectory
 from vem.tasks import TASKS, task_of
 
 RECORDS = Path(__file__).resolve().parent / "results" / "scores"
@@ -25,11 +26,10 @@ def collect(directories: Iterable[Path], out: Path = RECORDS) -> list[Path]:
     """Write a record of every evaluated run in or below the directories and return the files."""
     written = []
     for directory in directories:
-        runs = [directory] if (directory / "config.json").exists() else [p.parent for p in _configs(directory)]
-        for run in runs:
+        for run in runs_below(directory):
             record = make_record(run)
             if record is None:
-                print(f"{run}: left out; it is not evaluated at its end, or is a sweep")
+                print(f"{run.path}: left out; it is not evaluated at its end in its own environment, or is a sweep")
                 continue
             path = out / f"{record['dataset']}-{column_of(record).replace(' ', '-')}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,46 +38,43 @@ def collect(directories: Iterable[Path], out: Path = RECORDS) -> list[Path]:
     return written
 
 
-def _configs(directory: Path) -> list[Path]:
-    return sorted(directory.rglob("config.json"))
+def runs_below(directory: Path) -> list[RunDirectory]:
+    """The run in a directory, or the runs below it."""
+    run = RunDirectory(directory)
+    return [run] if run.is_run else [RunDirectory(path.parent) for path in sorted(directory.rglob("config.json"))]
 
 
-def make_record(run: Path) -> Record | None:
+def make_record(run: RunDirectory) -> Record | None:
     """What a run depended on and gave; None without an evaluation of its final policies."""
-    config, facts = read_config(run)
-    try:
-        summary = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    config, data = run.config, run.facts
+    evaluation = matching_evaluation(run)
+    if evaluation is None or len(evaluation.groups) != 1:
         return None
-    if summary["steps"] != config.steps or len(summary["groups"]) != 1:
-        return None
-    data, group, task = facts["data"], summary["groups"][0], task_of(facts["data"])
-    episodes = [e for e in read_records(run) if e.steps == config.steps]
+    summary, group = evaluation.to_json(), evaluation.groups[0]
+    episodes = [e for e in run.episodes().records if e.steps == config.steps and e.environment is None]
     members = summary["members"]
     return {
         "version": RECORD_VERSION,
-        "dataset": task.name if task else data["name"],
+        "dataset": task.name if (task := task_of(data.info)) else data.info.name,
         "algorithm": config.algorithm,
         "preset": config.preset,
         "seeds": list(config.seeds),
         "steps": config.steps,
         "settings": config.settings,
         "data": {
-            "source": data["source"] if data["source"].startswith("minari:") else Path(data["source"]).name,
-            "sha256": data["sha256"],
-            "num_rows": data["num_rows"],
-            "rules": {**data["rules"], **config.rules},
-            "recipe": data["metadata"].get("recipe"),
+            "source": data.info.source if data.info.source.startswith("minari:") else Path(data.info.source).name,
+            "sha256": data.sha256,
+            "num_rows": data.num_rows,
+            "rules": {**data.info.rules, **config.rules},
+            "recipe": data.info.metadata.get("recipe"),
         },
-        "packages": {**facts["packages"], **_simulator()},
+        "packages": {**run.packages, **_simulator()},
         "training_seconds": training_seconds(run),
         "evaluation": {
             **{name: summary[name] for name in ("environment", "references", "num_episodes", "seed", "actions")},
             "members": {name: _rounded(_without(row, "first_error")) for name, row in members.items()},
             "over_seeds": {
-                name: _rounded(spread)
-                for name, spread in group.items()
-                if name not in ("settings", "members") and spread is not None
+                name: _rounded(group.quantities[name]._asdict()) for name in QUANTITIES if name in group.quantities
             },
             "returns": {
                 name: [_round(e.episode_return) for e in episodes if e.member == name and e.episode_return is not None]
@@ -93,18 +90,15 @@ def _simulator() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in names}}
 
 
-def training_seconds(run: Path) -> float | None:
+def training_seconds(run: RunDirectory) -> float | None:
     """Wall-clock seconds of all stretches of training, evaluation on the way included."""
-    path = run / "metrics.jsonl"
-    if not path.exists():
-        return None
+    lines = run.metrics().records
     total = last = 0.0
-    for line in path.read_text(encoding="utf-8").splitlines():
-        seconds = json.loads(line)["seconds"]
-        if seconds < last:  # resumed: the clock began anew
+    for line in lines:
+        if line.seconds < last:  # resumed: the clock began anew
             total += last
-        last = seconds
-    return round(total + last, 1)
+        last = line.seconds
+    return round(total + last, 1) if lines else None
 
 
 def read_all(directory: Path = RECORDS) -> list[Record]:
@@ -131,7 +125,7 @@ def to_text(record: Record) -> str:
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: [*map(_round, v)] if isinstance(v, list) else _round(v) for name, v in row.items()}
+    return {name: [*map(_round, v)] if isinstance(v, list | tuple) else _round(v) for name, v in row.items()}
 
 
 def _round(value: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 from score_records import Record, collect, column_of, index, read_all
 from vem.algorithms import METHODS
-from vem.compare.cells import mark_best
+from vem.compare.results import mark_best
 from vem.evaluation.statistics import Spread
 from vem.tasks import TASKS
 

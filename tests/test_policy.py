@@ -164,7 +164,7 @@ DAMAGES = {
     "deviation holds numbers that are not above 0": {"observation_deviation": ONE},
     "action_low is above": {"action_low": ONE + 9},
     "a weight and a bias that do not fit": {"actor.0.bias": TWO},
-    "layer 1 of actor takes 2 numbers and is given 1": {"actor.1.weight": np.ones((2, 1), np.float32), "actor.1.bias": ONE},
+    "layer 1 of actor takes 2 numbers and is given 1": {"actor.1.weight": np.ones((2, 1)), "actor.1.bias": ONE},
     "log_std has 3 numbers": {"log_std": np.zeros(3, np.float32)},
     "value_unit has 2 numbers": {"value_unit": TWO},
     "layer 0 of critics takes 2 numbers": {"critics.0.weight": np.ones((2, 2, 1), np.float32)},

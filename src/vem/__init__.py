@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vem.algorithms import AWR, BAIL, BC, BCQ, BCQEM, CQL, IQL, TD3BC, VEM, register
+    from vem.algorithms import register
+    from vem.algorithms.awr import AWR
+    from vem.algorithms.bail import BAIL
+    from vem.algorithms.bc import BC
+    from vem.algorithms.bcq import BCQ, BCQEM
+    from vem.algorithms.cql import CQL
+    from vem.algorithms.iql import IQL
+    from vem.algorithms.td3bc import TD3BC
+    from vem.algorithms.vem import VEM
     from vem.api import resume, train
     from vem.compare import compare
     from vem.data import Dataset, describe, from_arrays, load
@@ -25,18 +33,18 @@ if TYPE_CHECKING:
     from vem.runs.run import Run, open_run
 
 _PLACES = {
-    "AWR": "vem.algorithms",
-    "BAIL": "vem.algorithms",
-    "BC": "vem.algorithms",
-    "BCQ": "vem.algorithms",
-    "BCQEM": "vem.algorithms",
-    "CQL": "vem.algorithms",
+    "AWR": "vem.algorithms.awr",
+    "BAIL": "vem.algorithms.bail",
+    "BC": "vem.algorithms.bc",
+    "BCQ": "vem.algorithms.bcq",
+    "BCQEM": "vem.algorithms.bcq",
+    "CQL": "vem.algorithms.cql",
     "Dataset": "vem.data",
-    "IQL": "vem.algorithms",
+    "IQL": "vem.algorithms.iql",
     "Policy": "vem.policy",
     "Run": "vem.runs.run",
-    "TD3BC": "vem.algorithms",
-    "VEM": "vem.algorithms",
+    "TD3BC": "vem.algorithms.td3bc",
+    "VEM": "vem.algorithms.vem",
     "VemError": "vem.errors",
     "compare": "vem.compare",
     "describe": "vem.data",

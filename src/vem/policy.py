@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vem.errors import RunError
+from vem.errors import RunError, SettingsError
 from vem.storage import flatten, read_tensors, write_tensors
 
 FORMAT = "vem-policy"
@@ -21,6 +21,10 @@ SLICE_ROWS = 1024
 """Observations valued at a time: BCQ makes ten of each."""
 
 Tensors = dict[str, np.ndarray]
+Actor = Callable[[Tensors, np.ndarray, np.random.Generator | None], np.ndarray]
+"""(tensors, normalized observations, generator or None) → actions in ±1 units; without a generator, always the same."""
+Value = Callable[[Tensors, np.ndarray], np.ndarray]
+"""(tensors, normalized observations) → V of each, in the unit that the networks were trained in."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,13 @@ class Policy:
     @property
     def has_value(self) -> bool:
         """Whether ``value`` is available."""
-        return any(f"{name}.0.weight" in self.tensors for name in VALUES)
+        return self.kind in KIND_VALUES or any(f"{name}.0.weight" in self.tensors for name in VALUES)
 
     def act(self, observations: np.ndarray, key: int | np.random.Generator | None = None) -> np.ndarray:
         """Actions for one observation or a batch of them: the mean action, or a sample if a key (seed) is given."""
         inputs, single = self._inputs(observations)
         generator = None if key is None else np.random.default_rng(key)
-        scaled = ACTORS[self.kind](self.tensors, inputs, generator)
+        scaled = find_actor(self.kind)(self.tensors, inputs, generator)
         low, high = self.tensors["action_low"], self.tensors["action_high"]
         actions = np.clip((low + high) / 2 + scaled * (high - low) / 2, low, high).astype(np.float32)
         return actions[0] if single else actions
@@ -64,9 +68,8 @@ class Policy:
         if not self.has_value:
             raise RunError(f"a {self.info.get('algorithm', self.kind)} policy has no state values")
         inputs, single = self._inputs(observations)
-        value = next(value for name, value in VALUES.items() if f"{name}.0.weight" in self.tensors)
         slices = [inputs[start : start + SLICE_ROWS] for start in range(0, len(inputs), SLICE_ROWS)]
-        values = np.concatenate([value(self, part) for part in slices]) * self.tensors["value_unit"]
+        values = np.concatenate([self._value(part) for part in slices]) * self.tensors["value_unit"]
         return values[0] if single else values
 
     def guide(self, observations: np.ndarray) -> np.ndarray:
@@ -78,6 +81,12 @@ class Policy:
         unit = np.where(scale > 0, self.tensors["observation_deviation"] / np.where(scale > 0, scale, 1), 0)
         moves = network(self.tensors, "guide", inputs) * unit
         return moves[0] if single else moves
+
+    def _value(self, inputs: np.ndarray) -> np.ndarray:
+        if self.kind in KIND_VALUES:
+            return KIND_VALUES[self.kind](self.tensors, inputs)
+        value = next(value for name, value in VALUES.items() if f"{name}.0.weight" in self.tensors)
+        return value(self, inputs)
 
     def _inputs(self, observations: np.ndarray) -> tuple[np.ndarray, bool]:
         inputs = np.asarray(observations, np.float32)
@@ -131,8 +140,10 @@ def load_policy(path: str | Path) -> Policy:
         raise RunError(f"{path} is a safetensors file but not a vem policy; policies are in RUN/policies")
     if header.get("version") != VERSION:
         raise RunError(f"{path} has policy format version {header.get('version')}; this vem reads version {VERSION}")
-    if header.get("kind") not in ACTORS:
-        raise RunError(f"{path} holds a policy of kind {header.get('kind')!r}; this vem knows {', '.join(ACTORS)}")
+    try:
+        find_actor(header.get("kind"))
+    except RunError as error:
+        raise RunError(f"{path}: {error}") from None
     needed = {"action_low", "action_high", "observation_mean", "observation_deviation", "value_unit"}
     if not needed <= tensors.keys():
         raise RunError(f"{path} lacks {', '.join(sorted(needed - tensors.keys()))}; it was not written by vem")
@@ -162,9 +173,11 @@ def _problem(kind: str, tensors: Tensors) -> str | None:
     if "log_std" in sizes:
         sizes["log_std"] = (1, action)
     problems = (_size_problem(name, allowed, tensors) for name, allowed in sizes.items())
-    networks = LAYOUTS[kind](observation, action, tensors) if kind in LAYOUTS else []
+    if kind not in LAYOUTS:  # a registered kind knows its own networks
+        return None
     values = [("critics", observation, 1), ("action_critics", observation + action, 1)]
-    found = [*networks, *(value for value in values if f"{value[0]}.0.weight" in tensors)]
+    found = LAYOUTS[kind](observation, action, tensors)
+    found += [value for value in values if f"{value[0]}.0.weight" in tensors]
     problems = (*problems, *(_network_problem(*network, tensors) for network in found))
     return next(filter(None, problems), None)
 
@@ -263,14 +276,36 @@ def _bcq_candidates(
     return actions, network(tensors, "chooser", np.concatenate([repeated, actions], axis=-1))[..., 0]
 
 
-ACTORS: dict[str, Callable[[Tensors, np.ndarray, np.random.Generator | None], np.ndarray]] = {
+ACTORS: dict[str, Actor] = {
     "gaussian": _gaussian,
     "guided": _guided,
     "deterministic": _deterministic,
     "tanh-gaussian": _tanh_gaussian,
     "bcq": _bcq,
 }
-"""How each kind of policy acts: (tensors, normalized observations, generator or None) → actions in ±1 units."""
+"""How each kind of policy acts."""
+KIND_VALUES: dict[str, Value] = {}
+"""How registered kinds value states; the others go by the tensors they hold (``VALUES``)."""
+
+
+def register_kind(kind: str, actor: Actor, value: Value | None = None, overwrite: bool = False) -> None:
+    """Add a kind of policy: how it acts and, if it can, how it values states, in NumPy."""
+    if kind in ACTORS and not overwrite:
+        raise SettingsError(f"there is a kind of policy {kind!r} already; choose another name, or give overwrite=True")
+    ACTORS[kind] = actor
+    KIND_VALUES.pop(kind, None)
+    if value is not None:
+        KIND_VALUES[kind] = value
+
+
+def find_actor(kind: Any) -> Actor:
+    """How policies of this kind act; RunError lists the known kinds."""
+    if kind not in ACTORS:
+        raise RunError(
+            f"this is a policy of kind {kind!r} and only {', '.join(ACTORS)} are known; "
+            "if a method of your own made it, import the module that registers it first"
+        )
+    return ACTORS[kind]
 
 
 def _bcq_layout(observation: int, action: int, tensors: Tensors) -> list[tuple[str, int, int]]:

@@ -58,9 +58,23 @@ class Task:
     """The paper's tuned τ for VEM; None where it gives none."""
 
 
-def normalized_score(task: Task, returns: Returns) -> Returns:
+class HasReferences(Protocol):
+    """A task, or anything else that knows the returns that score 0 and 100."""
+
+    @property
+    def minimum(self) -> float:
+        """The return that scores 0."""
+        ...
+
+    @property
+    def maximum(self) -> float:
+        """The return that scores 100."""
+        ...
+
+
+def normalized_score(references: HasReferences, returns: Returns) -> Returns:
     """100·(R − minimum)/(maximum − minimum), elementwise."""
-    return 100.0 * (returns - task.minimum) / (task.maximum - task.minimum)
+    return 100.0 * (returns - references.minimum) / (references.maximum - references.minimum)
 
 
 def find_task(name: str) -> Task | None:

@@ -62,3 +62,10 @@ def test_the_method_goes_by_the_exact_class():
     assert method_of(bc.BC()) == "bc"
     with pytest.raises(SettingsError, match="Unknown"):
         method_of(Unknown())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_setting_says_what_it_means(name):
+    for field in dataclasses.fields(METHODS[name].config):
+        assert len(field.metadata["meaning"]) > 5, field.name
+        assert not field.metadata["meaning"].endswith("."), field.name

@@ -104,7 +104,7 @@ def test_awr():
 
 
 def test_awr_returns_bootstrap_at_a_cut_and_not_at_a_terminal():
-    settings = awr.AWR(value_hidden=(), policy_hidden=(), discount=0.9, decay=0.5)
+    settings = awr.AWR(value_hidden=(), policy_hidden=(), discount=0.9, td_lambda=0.5)
     spec = SPEC._replace(num_rows=5)
     algorithm = awr.make(settings, spec, 1)
     state = algorithm.init(KEY, swept(temperature=1.0))._replace(critic=linear(([0.1], 0.0)))

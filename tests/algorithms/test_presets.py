@@ -2,7 +2,7 @@ import pytest
 
 from vem.algorithms import METHODS, find_method
 from vem.algorithms.config import build
-from vem.algorithms.presets import PRESETS, find_preset
+from vem.algorithms.presets import find_preset
 from vem.errors import SettingsError
 from vem.tasks import TASKS, find_task
 
@@ -10,7 +10,7 @@ from vem.tasks import TASKS, find_task
 @pytest.mark.parametrize("algorithm", METHODS)
 def test_every_preset_builds_for_every_task(algorithm):
     method = METHODS[algorithm]
-    for preset in PRESETS[method.ablates or algorithm]:
+    for preset in method.presets:
         for task in (None, *TASKS.values()):
             found = find_preset(algorithm, preset, task)
             settings = build(method.config, found.settings)

@@ -27,23 +27,16 @@ def benchmarks():
         yield importlib.import_module("arithmetic"), importlib.import_module("peers")
 
 
-def test_a_perceptron_by_hand(benchmarks):
-    arithmetic, _ = benchmarks
-    assert arithmetic.forward((3, 5, 2)) == 25
-    assert arithmetic.trained((3, 5, 2)) == 3 * 25 - 15
-    assert arithmetic.passed((3, 5, 2)) == 50
-
-
 @pytest.mark.parametrize("name", OWN_METHODS)
 def test_no_method_does_twice_what_it_needs(benchmarks, name):
     arithmetic, _ = benchmarks
     dataset = tiny_dataset()
     spec = spec_of(dataset)
-    settings = build(METHODS[name].config, tiny_settings(name))
-    algorithm = METHODS[name].make(settings, spec, 10)
+    config = build(METHODS[name].config, tiny_settings(name))
+    algorithm = METHODS[name].make(config, spec, 10)
     swept = {field: jnp.zeros(()) for field in sweepable(METHODS[name].config)}
     state = jax.eval_shape(algorithm.init, jax.random.key(0), swept)
-    needed = arithmetic.needed_flops(name, settings, spec)
+    needed = arithmetic.needed_flops(name, config, spec)
     for stage in algorithm.stages:
         done = arithmetic.done_flops(stage, state, put_rows(dataset))
         assert 0.99 < done / needed[stage.name] < 2, stage.name

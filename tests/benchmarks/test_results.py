@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import evaluation_cases
-from vem.evaluation.evaluate import evaluate_run
+from vem.evaluation.evaluate import evaluate
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def record(dataset, algorithm, mean, interval, preset="default", **changes):
         "over_seeds": {"score": spread},
     }
     data = {"num_rows": 6729, "recipe": "25 demonstrations", "sha256": "0123456789abcdef"}
-    facts = {"num_steps": 1000, "seeds": [0, 1], "training_seconds": 90.0, "data": data, "evaluation": evaluation}
+    facts = {"steps": 1000, "seeds": [0, 1], "training_seconds": 90.0, "data": data, "evaluation": evaluation}
     return {"dataset": dataset, "algorithm": algorithm, "preset": preset, **facts, **changes}
 
 
@@ -99,8 +99,9 @@ def test_only_marked_parts_change(tables, tmp_path):
 def test_a_record_is_the_run_without_its_place(tables, tmp_path, capsys):
     run = evaluation_cases.make_run(tmp_path / "cells" / "own-data" / "vem", seeds=2)
     unfinished = evaluation_cases.make_run(tmp_path / "cells" / "own-data" / "bc", algorithm="bc", policies=False)
-    (run / "metrics.jsonl").write_text('{"seconds": 4.0}\n{"seconds": 9.0}\n{"seconds": 2.5}\n')
-    summary = evaluate_run(run, num_episodes=3, num_workers=1)
+    lines = [{"steps": n, "seconds": seconds, "members": {}} for n, seconds in enumerate((4.0, 9.0, 2.5))]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    evaluation = evaluate(run, episodes=3, workers=1)
     (path,) = tables.collect([tmp_path / "cells"], tmp_path / "records")
     assert f"{unfinished}: left out" in capsys.readouterr().out
     text = path.read_text()
@@ -108,7 +109,7 @@ def test_a_record_is_the_run_without_its_place(tables, tmp_path, capsys):
     assert path.name == "own-data-vem.json"
     assert str(tmp_path) not in text
     assert stored["training_seconds"] == 11.5
-    assert stored["evaluation"]["over_seeds"]["score"]["mean"] == summary["groups"][0]["score"]["mean"]
+    assert stored["evaluation"]["over_seeds"]["score"]["mean"] == evaluation.score.mean
     assert stored["evaluation"]["returns"] == {"seed0": [0.0] * 3, "seed1": [0.0] * 3}
     assert (
         stored["settings"]["expectile"]

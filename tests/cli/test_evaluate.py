@@ -4,7 +4,7 @@ import pytest
 
 import evaluation_cases as cases
 from vem.cli import main
-from vem.cli.evaluate import print_table
+from vem.evaluation.table import Table
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,13 @@ def test_one_table(directory, capsys):
 
 def test_a_terminal_gets_a_drawn_table(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    print_table("a title", ["policy", "return"], [["seed0", "1.5"]])
+    Table("a title", ["policy", "return"], [["seed0 [a]", "1.5"]], ["a note"]).print()
     printed = capsys.readouterr().out
     assert "a title" in printed
     assert "━" in printed
+    assert "seed0 [a]" in printed
     assert "1.5" in printed
+    assert printed.endswith("a note\n")
 
 
 def test_json_is_the_summary(directory, capsys):
@@ -67,4 +69,4 @@ def test_directories_that_cannot_be_evaluated(tmp_path, capsys):
     assert f"vem train --resume {unfinished}" in capsys.readouterr().err
     nameless = cases.make_run(tmp_path / "nameless", environment=None)
     assert main(["evaluate", str(nameless)]) == 1
-    assert "own-data names no environment; give one with --env ID" in capsys.readouterr().err
+    assert "own-data names no environment; say which task it is (--task NAME)" in capsys.readouterr().err

@@ -80,7 +80,11 @@ def test_settings_of_other_methods_have_their_own_flags(logs, tmp_path, capsys):
         (["--expectile", "1.5"], "--expectile is 1.5; it must be between 0 and 1"),
         (["--steps", "0"], "--steps is 0"),
         (["--seeds", "x"], "--seeds is 'x'"),
-        (["--seeds", "0"], "give at least one"),
+        (["--seeds", "0"], "seeds is 0; give how many"),
+        (["--seeds", "-1"], "seeds is -1"),
+        (["--seeds", "99999999"], "from 1 to 10,000"),
+        (["--batch-size", "100000000000"], "of memory"),
+        (["--policy-hidden", "1000000,1000000"], "of memory"),
         (["--algorithm", "dqn"], "there is no algorithm 'dqn'"),
         (["--preset", "best"], "choose from default"),
         (["--plan", "n-step"], "needs num-plan-steps"),
@@ -115,7 +119,7 @@ def test_missing_files_and_runs(tmp_path, capsys):
 def test_a_resumed_run_takes_no_settings(logs, tmp_path, capsys):
     assert vem("train", logs, "--steps", 10, "--out", tmp_path / "run", *FLAGS) == 0
     assert vem("train", "--resume", tmp_path / "run", "--expectile", "0.5") == 1
-    assert "leave out expectile" in capsys.readouterr().err
+    assert "leave out --expectile" in capsys.readouterr().err
     assert vem("train", "--resume", tmp_path / "run") == 0
     assert "is finished" in capsys.readouterr().out
 
@@ -160,3 +164,108 @@ def test_evaluating_on_the_way_draws_the_curve(tmp_path, monkeypatch, capsys):
     assert len(points) >= 2
     assert max(points) == 900
     assert (run / "curve-score.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.fixture(scope="module")
+def stopped(logs, tmp_path_factory):
+    """A run on a copy of the logs, stopped after its first chunk."""
+    directory = tmp_path_factory.mktemp("stopped")
+    data = directory / "copy.npz"
+    data.write_bytes(logs.read_bytes())
+    from vem.api import Watching, train_source
+
+    settings = {"value_hidden": "8,8", "policy_hidden": "8,8", "batch_size": "16", "steps_per_refresh": "10"}
+    watching = Watching(progress=False, callbacks=[lambda run, progress: True])
+    train_source(str(data), steps=30, settings=settings, out=directory / "run", watching=watching)
+    return directory / "run"
+
+
+def test_resuming_refuses_what_cannot_change(stopped, capsys):
+    flags = ["--seeds", "3", "--algorithm", "vem", "--preset", "paper", "--steps", "5", "--task", "hopper-medium"]
+    assert vem("train", "--resume", stopped, *flags) == 1
+    error = capsys.readouterr().err
+    assert "leave out --algorithm, --preset, --seeds, --steps, --task" in error
+    assert error.count("\n") == 1
+
+
+def test_resuming_with_moved_data(stopped, logs, tmp_path, capsys):
+    data = stopped.parent / "copy.npz"
+    moved = tmp_path / "moved.npz"
+    data.rename(moved)
+    assert vem("train", "--resume", stopped) == 1
+    assert "copy.npz" in capsys.readouterr().err
+    other = tiny_dataset(6, seed=5)
+    np.savez(tmp_path / "other.npz", observations=other.observations[other.valid], actions=other.actions[other.valid],
+             rewards=other.rewards[other.valid], terminals=other.terminal[other.valid])  # fmt: skip
+    assert vem("train", "--resume", stopped, tmp_path / "other.npz") == 1
+    assert "rows differ" in capsys.readouterr().err
+    assert vem("train", "--resume", stopped, moved) == 0
+    assert len(list((stopped / "policies").iterdir())) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--resume", ""], ["--out", ""], [""]])
+def test_an_empty_name_is_not_the_example(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert vem("train", *arguments) == 1
+    assert "is empty" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_out_is_checked_before_the_data_is_read(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file/run", tmp_path / ("x" * 300)):
+        assert vem("train", tmp_path / "absent.hdf5", "--out", out) == 1
+        assert "cannot make the run directory" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_preset_follows_the_task_of_the_data_not_the_name_of_its_file(logs, tmp_path, monkeypatch):
+    from vem.data import load
+    from vem.runs.directory import RunDirectory
+
+    # a task that has settings of its own for IQL: the file's name says nothing, the loaded data does
+    monkeypatch.setattr(
+        "vem.runs.run.load", lambda source, **rules: load(source, **rules).with_info(environment="vem/AntMaze-UMaze-v0")
+    )
+    hidden = ["--value-hidden", "8", "--policy-hidden", "8", "--batch-size", "8"]
+    assert vem("train", logs, "--algorithm", "iql", "--steps", 10, "--out", tmp_path / "run", *hidden) == 0
+    assert RunDirectory(tmp_path / "run").config.settings["expectile"] == 0.9
+
+
+EXAMPLE = ["--steps", 40, "--seeds", 1, "--value-hidden", "8", "--policy-hidden", "8", "--batch-size", "8"]
+
+
+@pytest.mark.parametrize("flags", [["--data-dir", "here"], ["--task", "hopper-medium"], ["--preset", "best"]])
+def test_the_example_refuses_what_it_does_not_know(flags, tmp_path, capsys):
+    assert vem("train", "--out", tmp_path / "first", *flags) == 1
+    assert flags[0] in capsys.readouterr().err or flags[0] == "--preset"
+    assert not (tmp_path / "first").exists()
+
+
+def test_the_example_trains_the_chosen_method_and_is_resumed_as_a_whole(tmp_path, monkeypatch, capsys):
+    from vem.cli import quickstart
+    from vem.errors import Stopped
+    from vem.runs.run import Run
+
+    monkeypatch.setattr(quickstart, "NUM_EPISODES", 2)
+    out = tmp_path / "first"
+    trained = Run.train
+
+    def stop_at_first(run, callbacks=(), progress=False):
+        trained(run, [*callbacks, lambda run, progress: True], progress)
+        raise Stopped("stopped")
+
+    monkeypatch.setattr(Run, "train", stop_at_first)
+    arguments = ["train", "--algorithm", "iql", "--evaluate-every", 1000, "--out", out, *EXAMPLE]
+    arguments[arguments.index("--steps") + 1] = 400
+    assert vem(*arguments) == 130
+    output = capsys.readouterr()
+    assert f"vem train --resume {out}" in output.err
+    assert "seldom solves" in output.out
+    monkeypatch.undo()
+    monkeypatch.setattr(quickstart, "NUM_EPISODES", 2)
+    assert vem("train", "--resume", out, "--steps", 5) == 1
+    assert vem("train", "--resume", out) == 0, capsys.readouterr().err
+    assert (out / "report/report.html").is_file()
+    assert {path.parent.name for path in out.glob("*/config.json")} == {"iql", "bc"}
+    assert (out / "iql/evaluations.jsonl").is_file()

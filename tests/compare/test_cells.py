@@ -1,4 +1,6 @@
+import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -6,8 +8,10 @@ import pytest
 from comparison_cases import SETTINGS, write_data
 from small_runs import quick_compilation
 from vem.compare import cells
-from vem.compare.cells import Cell, cell_state, check_cells, make_cells, mark_best, read_failure, read_results, run_cell
-from vem.errors import DataError, DivergenceError, RunError, SettingsError, SimulatorError
+from vem.compare.cells import cell_state, check_cells, make_cells, matching_evaluation, read_failure, run_cell
+from vem.compare.results import mark_best, read_comparison
+from vem.errors import DataError, DivergenceError, RunError, SettingsError, SimulatorError, Stopped
+from vem.evaluation.evaluate import evaluate
 from vem.evaluation.statistics import Spread
 from vem.policy import load_policy
 
@@ -37,8 +41,7 @@ class Training:
         for progress in run.progress():
             if self.stops:
                 run.checkpoint(progress)
-                return True
-        return False
+                raise Stopped("stopped and saved")
 
 
 def cells_of(data, out, algorithms=("bc", "awr"), steps=500, **changes):
@@ -51,7 +54,8 @@ def finished(data, tmp_path_factory):
     """Two cells run to their end."""
     cells = cells_of(data, tmp_path_factory.mktemp("finished"))
     training = Training()
-    assert [run_cell(cell, EPISODES, 1, training) for cell in cells] == [True, True]
+    for cell in cells:
+        run_cell(cell, EPISODES, 1, training)
     assert training.trained == ["bc", "awr"]
     return cells
 
@@ -63,9 +67,9 @@ def test_cells_are_complete(data, tmp_path):
     assert [str(cell.directory.relative_to(tmp_path)) for cell in cells] == [
         "pointmaze-umaze/vem", "pointmaze-umaze/bc", "D4RL-pen-human-v2/vem", "D4RL-pen-human-v2/bc",
     ]  # fmt: skip
-    assert [cell.config.steps for cell in cells[:2]] == [7, 100_000]
-    assert [cell.config.preset for cell in cells[:2]] == ["paper", "default"]
-    assert cells[0].config.seeds == (4, 5)
+    assert [cell.config().steps for cell in cells[:2]] == [7, 100_000]
+    assert [cell.config().preset for cell in cells[:2]] == ["paper", "default"]
+    assert cells[0].config().seeds == (4, 5)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -79,6 +83,8 @@ def test_cells_are_complete(data, tmp_path):
         (["a"], ["dqn"], {}, "no algorithm 'dqn'"),
         (["a"], ["bc"], {"preset": "paper"}, "none of bc has a preset 'paper'"),
         (["a"], ["bc"], {"steps": 0}, "--steps is 0"),
+        (["a"], ["bc"], {"steps": {"dqn": 5}}, "no algorithm 'dqn'"),
+        (["a"], ["bc"], {"settings": {"dqn": {}}}, "no algorithm 'dqn'"),
     ],
 )
 def test_cells_that_mean_nothing(datasets, algorithms, changes, message, tmp_path):
@@ -97,7 +103,8 @@ def test_finished_cells_are_never_run_again(finished):
     training = Training()
     before = {cell.name: (cell.directory / "evaluation.json").stat().st_mtime_ns for cell in finished}
     assert set(check_cells(finished, EPISODES).values()) == {"done"}
-    assert all(run_cell(cell, EPISODES, 1, training) for cell in finished)
+    for cell in finished:
+        run_cell(cell, EPISODES, 1, training)
     assert training.trained == []
     assert before == {cell.name: (cell.directory / "evaluation.json").stat().st_mtime_ns for cell in finished}
 
@@ -105,11 +112,37 @@ def test_finished_cells_are_never_run_again(finished):
 def test_another_number_of_episodes_costs_an_evaluation_alone(finished, data, tmp_path, monkeypatch):
     assert cell_state(finished[0], 3) == "trained"
     evaluated = []
-    monkeypatch.setattr(cells, "evaluate_run", lambda *given, **_: evaluated.append(given))
+    monkeypatch.setattr(cells, "evaluate", lambda directory, episodes, **_: evaluated.append((directory, episodes)))
     training = Training()
-    assert run_cell(finished[0], 3, 1, training)
+    run_cell(finished[0], 3, 1, training)
     assert training.trained == []
     assert evaluated == [(finished[0].directory, 3)]
+
+
+@pytest.mark.parametrize(
+    "given", [{"seed": 1}, {"stochastic": True}, {"episodes": 3}, {"environment": "pointmaze-medium"}]
+)
+def test_only_an_evaluation_like_its_own_counts(finished, tmp_path, given):
+    cell = dataclasses.replace(finished[0], directory=tmp_path / "run")
+    shutil.copytree(finished[0].directory, cell.directory)
+    (cell.directory / "evaluation.json").unlink()
+    other = evaluate(cell.directory, workers=1, **{"episodes": EPISODES, **given})
+    assert cell_state(cell, EPISODES) == "trained"
+    assert matching_evaluation(cell.files, EPISODES) is None
+    (result,) = read_comparison([cell], EPISODES).results
+    assert (result.spread, result.mark) == (None, "")
+    run_cell(cell, EPISODES, 1, lambda run: pytest.fail("trained again"))
+    assert cell_state(cell, EPISODES) == "done"
+    assert matching_evaluation(cell.files, EPISODES) != other
+
+
+def test_a_score_in_another_environment_is_never_taken_for_the_cells_own(finished, tmp_path):
+    """A version before this one wrote every evaluation to the same file."""
+    cell = dataclasses.replace(finished[0], directory=tmp_path / "run")
+    shutil.copytree(finished[0].directory, cell.directory)
+    path = cell.directory / "evaluation.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "environment": "vem/PointMaze-Large-v0"}))
+    assert cell_state(cell, EPISODES) == "trained"
 
 
 @pytest.mark.parametrize(
@@ -128,17 +161,18 @@ def test_a_cell_started_with_other_settings_is_refused(finished, data, changes, 
 
 def test_a_stopped_cell_ends_like_one_that_was_not(finished, data, tmp_path):
     (cell,) = cells_of(data, tmp_path, ["bc"])
-    assert not run_cell(cell, EPISODES, 1, Training(stops=True))
+    with pytest.raises(Stopped):
+        run_cell(cell, EPISODES, 1, Training(stops=True))
     assert cell_state(cell, EPISODES) == "unfinished"
     assert not (cell.directory / "evaluation.json").exists()
     resumed = []
 
     def train(run):
         resumed.extend(run.messages)
-        return Training()(run)
+        Training()(run)
 
-    assert run_cell(cell, EPISODES, 1, train)
-    assert resumed[-1].startswith("resuming at update 200 of 500")
+    run_cell(cell, EPISODES, 1, train)
+    assert "at step 200 of 500" in resumed[-1]
     observations = np.random.default_rng(0).normal(size=(5, 4))
     for name in ("seed0", "seed1"):
         policies = [load_policy(c.directory / "policies" / f"{name}.safetensors") for c in (cell, finished[0])]
@@ -154,7 +188,7 @@ def test_a_failure_is_recorded_and_tried_again(data, tmp_path, monkeypatch):
     with pytest.raises(DivergenceError):
         run_cell(cell, EPISODES, 1, diverge)
     assert read_failure(cell) == "training diverged: value is nan"
-    (result,) = read_results([cell])
+    (result,) = read_comparison([cell], EPISODES).results
     assert (result.spread, result.error) == (None, "training diverged: value is nan")
 
     def break_down(run):
@@ -162,8 +196,8 @@ def test_a_failure_is_recorded_and_tried_again(data, tmp_path, monkeypatch):
 
     with pytest.raises(RunError, match="MemoryError: too large"):
         run_cell(cell, EPISODES, 1, break_down)
-    monkeypatch.setattr(cells, "evaluate_run", lambda *_, **__: None)
-    assert run_cell(cell, EPISODES, 1)
+    monkeypatch.setattr(cells, "evaluate", lambda *_, **__: None)
+    run_cell(cell, EPISODES, 1)
     assert read_failure(cell) is None
 
 
@@ -178,22 +212,30 @@ def test_without_an_environment_nothing_is_trained(tmp_path):
 
 
 def test_results_are_the_evaluations(finished):
-    bc, awr = read_results(finished)
+    comparison = read_comparison(finished, EPISODES)
+    bc, awr = comparison.results
     summary = json.loads((finished[0].directory / "evaluation.json").read_text())
     assert bc.spread is not None
     assert bc.spread.mean == summary["groups"][0]["score"]["mean"]
     assert bc.quantity == "score"
-    assert bc.references == "vem: success rate in percent"
-    assert {bc.mark, awr.mark} == {"best", "close"}  # neither ever succeeds
+    assert (bc.mark, awr.mark) == ("", "")  # neither ever succeeds
+    assert comparison.result("pointmaze-umaze", "awr") == awr
+    assert comparison.evaluated == [cell.directory for cell in finished]
+    assert comparison.failures == {}
+    lines = str(comparison).splitlines()
+    assert lines[0].startswith("score (references: vem: success rate in percent), mean ± std over 2 seeds")
+    assert lines[2].split() == ["pointmaze-umaze", *["0.0", "±", "0.0", "[0.0,", "0.0]"] * 2]
+    assert len(lines) == 3  # no mark, so no word about marks
+    assert "<th>awr</th>" in comparison._repr_html_()
 
 
 def test_a_damaged_summary_is_evaluated_again(finished, tmp_path):
-    cell = Cell("d", "a", tmp_path, finished[0].config)
-    (tmp_path / "evaluation.json").write_text("{")
-    assert cells.read_summary(cell) is None
+    cell = dataclasses.replace(finished[0], directory=tmp_path / "run")
+    shutil.copytree(finished[0].directory, cell.directory)
+    (cell.directory / "evaluation.json").write_text("{")
+    assert cell_state(cell, EPISODES) == "trained"
     cell.failure_path.write_text("[]")
     assert "cannot be read" in (read_failure(cell) or "")
-    cell.failure_path.unlink()
 
 
 def test_marks():
@@ -202,3 +244,8 @@ def test_marks():
     assert mark_best([outside, best, inside]) == ["", "best", "close"]
     assert mark_best([best]) == [""]
     assert mark_best([best._replace(interval=None), inside]) == ["best", ""]
+    rounded = best._replace(mean=50.0 + 1e-12)
+    assert mark_best([rounded, outside, best]) == ["best", "", "best"]
+    zero = Spread(0.0, 0.0, 0.0, (0.0, 0.0))
+    assert mark_best([zero, zero]) == ["", ""]
+    assert mark_best([zero, zero, inside]) == ["", "", "best"]

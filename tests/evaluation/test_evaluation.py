@@ -1,16 +1,20 @@
-import dataclasses
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import evaluation_cases as cases
-from vem.data import from_arrays
 from vem.errors import RunError, SettingsError, SimulatorError
 from vem.evaluation.environments import References, find_environment, find_target
-from vem.evaluation.evaluate import behavior_records, evaluate_run, evaluate_run_at, read_records, summarize
-from vem.evaluation.rollout import EpisodeRecord, run_episode, thinned_path, waypoint_actor
+from vem.evaluation.evaluate import evaluate, evaluate_run_at
+from vem.evaluation.rollout import run_episode, thinned_path, waypoint_actor
+from vem.evaluation.summary import Evaluation, read_evaluation, summarize
 from vem.evaluation.workers import Evaluator, episode_seed
+from vem.runs.directory import RunDirectory
+from vem.runs.records import EpisodeRecord
+from vem.runs.run import open_run
 
 NUM_EPISODES = 8
 SEEDS = [episode_seed(0, episode) for episode in range(NUM_EPISODES)]
@@ -185,21 +189,86 @@ def test_what_workers_cannot_receive():
 
 def test_a_run_is_evaluated_into_its_directory(tmp_path):
     directory = cases.make_run(tmp_path / "run", seeds=2, settings={"expectile": [0.1, 0.5]})
-    summary = evaluate_run(directory, num_episodes=2, num_workers=1)
-    assert json.loads(json.dumps(summary)) == json.loads((directory / "evaluation.json").read_text())
+    evaluation = evaluate(directory, episodes=2, workers=1)
+    assert read_evaluation(RunDirectory(directory)) == evaluation
     names = ["seed0-expectile0.1", "seed1-expectile0.1", "seed0-expectile0.5", "seed1-expectile0.5"]
-    assert list(summary["members"]) == names
-    assert [group["settings"] for group in summary["groups"]] == [{"expectile": 0.1}, {"expectile": 0.5}]
-    assert [group["members"] for group in summary["groups"]] == [names[:2], names[2:]]
-    assert summary["references"]["source"] == "vem: success rate in percent"
+    assert list(evaluation.members) == names
+    assert [group.settings for group in evaluation.groups] == [{"expectile": 0.1}, {"expectile": 0.5}]
+    assert [list(group.members) for group in evaluation.groups] == [names[:2], names[2:]]
+    assert evaluation.references is not None
+    assert evaluation.references.source == "vem: success rate in percent"
     # A ball that is never pushed stays where it is: no reward, and V = 5 meets γ¹²⁰·5.
-    member = summary["members"][names[0]]
-    assert (member["return"], member["score"], member["success"], member["length"]) == (0.0, 0.0, 0.0, 120.0)
-    assert member["value_error_start"] == pytest.approx(5 - 5 * 0.99**120)
-    records = read_records(directory)
+    means = evaluation.members[names[0]].means
+    assert (means["return"], means["score"], means["success"], means["length"]) == (0.0, 0.0, 0.0, 120.0)
+    assert means["value_error_start"] == pytest.approx(5 - 5 * 0.99**120)
+    records = RunDirectory(directory).episodes().records
     assert [(record.member, record.steps) for record in records[::2]] == [(name, 7) for name in names]
     assert len(records) == 8
     assert all(record.path for record in records)
+
+
+def test_a_run_object_is_evaluated_like_its_directory(tmp_path):
+    directory = cases.make_run(tmp_path / "run")
+    first = evaluate(open_run(directory), episodes=2, workers=1, progress=False)
+    assert evaluate(directory, episodes=2, workers=1) == first
+    assert first.score is not None
+    assert first.score.mean == 0.0
+
+
+def test_an_evaluation_prints_as_the_table(tmp_path):
+    evaluation = evaluate(cases.make_run(tmp_path / "run", seeds=2), episodes=2, workers=1)
+    assert str(evaluation).startswith("vem/PointMaze-UMaze-v0: 2 episodes a policy, mean actions, after 7 steps\n")
+    assert "mean ± std, 2 seeds" in str(evaluation)
+    assert evaluation._repr_html_().startswith("<table>")
+    assert "<td>seed1</td>" in evaluation._repr_html_()
+
+
+def test_another_environment_stands_beside_the_datas_own(tmp_path):
+    directory = cases.make_run(tmp_path / "run")
+    own = evaluate(directory, episodes=2, workers=1)
+    other = evaluate(directory, "pointmaze-medium", episodes=1, workers=1)
+    assert (own.environment, other.environment) == ("vem/PointMaze-UMaze-v0", "vem/PointMaze-Medium-v0")
+    files = RunDirectory(directory)
+    assert read_evaluation(files) == own
+    assert read_evaluation(files, other.environment) == other
+    assert (directory / "evaluation-vem-PointMaze-Medium-v0.json").exists()
+    records = files.episodes().records
+    assert [(record.environment, record.episode) for record in records] == [
+        (None, 0), (None, 1), ("vem/PointMaze-Medium-v0", 0),
+    ]  # fmt: skip
+    # Naming the data's own environment is no other evaluation.
+    evaluate(directory, "pointmaze-umaze", episodes=1, workers=1)
+    assert [record.environment for record in files.episodes().records] == ["vem/PointMaze-Medium-v0", None]
+
+
+def test_an_environment_given_to_data_without_one_is_its_own(tmp_path):
+    directory = cases.make_run(tmp_path / "run", environment=None)
+    evaluation = evaluate(directory, "pointmaze-umaze", episodes=1, workers=1)
+    assert read_evaluation(RunDirectory(directory)) == evaluation
+
+
+def test_a_policy_is_evaluated_without_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    evaluation = evaluate(cases.constant_policy(), cases.Walk, episodes=2, workers=1)
+    assert evaluation.environment == "Walk"
+    assert (evaluation.score, evaluation.steps) == (None, None)
+    assert evaluation.returns is not None
+    assert evaluation.returns.mean == pytest.approx(np.mean([6 + 3 * draw(seed) for seed in SEEDS[:2]]))
+    maze = evaluate(cases.constant_policy(sizes=(4, 2)), "pointmaze-umaze", episodes=1, workers=1)
+    assert maze.environment == "vem/PointMaze-UMaze-v0"
+    assert maze.success is not None
+    assert maze.success.mean == 0.0
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(SettingsError, match="names no environment"):
+        evaluate(cases.constant_policy())
+    with pytest.raises(SettingsError, match="give a run, its directory or a policy"):
+        evaluate(3)
+
+
+def test_environments_of_runs_load_no_jax():
+    script = "import sys, vem.evaluation.environments; print('jax' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout == "False\n"
 
 
 def test_a_curve_keeps_every_point_and_a_repeated_point_replaces_its_own(tmp_path):
@@ -208,24 +277,18 @@ def test_a_curve_keeps_every_point_and_a_repeated_point_replaces_its_own(tmp_pat
     policies = [cases.constant_policy(sizes=(4, 2))]
     with Evaluator(target.environment, 1) as evaluator:
         for steps, num_episodes in ((3, 2), (7, 1), (3, 1)):
-            summary = evaluate_run_at(target, policies, steps, evaluator, num_episodes)
-            assert summary["steps"] == steps
-    assert [(record.steps, record.episode) for record in read_records(directory)] == [(7, 0), (3, 0)]
+            assert evaluate_run_at(target, policies, steps, evaluator, num_episodes).steps == steps
+    records = RunDirectory(directory).episodes().records
+    assert [(record.steps, record.episode) for record in records] == [(7, 0), (3, 0)]
 
 
 def test_an_unfinished_run_says_how_to_go_on(tmp_path):
     directory = cases.make_run(tmp_path / "run", seeds=2, policies=False)
     with pytest.raises(RunError, match=r"no policy of seed0, seed1: .* vem train --resume"):
-        evaluate_run(directory)
+        evaluate(directory)
     cases.constant_policy(sizes=(4, 2)).save(directory / "policies" / "seed0.safetensors")
     with pytest.raises(RunError, match="no policy of seed1:"):
-        evaluate_run(directory)
-
-
-def test_damaged_records_are_reported(tmp_path):
-    (tmp_path / "evaluations.jsonl").write_text('{"member": "seed0"\n')
-    with pytest.raises(RunError, match="remove it and evaluate again"):
-        read_records(tmp_path)
+        evaluate(directory)
 
 
 def record(member, episode, value, **facts):
@@ -234,23 +297,25 @@ def record(member, episode, value, **facts):
 
 def test_summaries_leave_failed_episodes_out_and_count_them():
     failed = EpisodeRecord("a", 1, 0, error="gone")
-    members = {"a": {}, "b": {}, "c": {}}
     records = [record("a", 0, 3.0), failed, record("b", 0, 5.0), EpisodeRecord("c", 0, 0, error="gone")]
-    summary = summarize(records, members, References(1.0, 3.0, "test"))
-    assert summary["members"]["a"]["return"] == 3.0
-    assert summary["members"]["a"]["score"] == 100.0
-    assert (summary["members"]["a"]["num_failed"], summary["members"]["a"]["first_error"]) == (1, "gone")
-    assert summary["members"]["c"]["return"] is None
-    [group] = summary["groups"]
-    assert group["return"]["mean"] == 4.0
-    assert group["success"] is None
-    json.dumps(summary, allow_nan=False)
+    references = References(1.0, 3.0, "test")
+    members, groups = summarize(records, {"a": {}, "b": {}, "c": {}}, references)
+    assert members["a"].means["return"] == 3.0
+    assert members["a"].means["score"] == 100.0
+    assert (members["a"].num_failed, members["a"].first_error) == (1, "gone")
+    assert members["c"].means["return"] is None
+    [group] = groups
+    assert group.quantities["return"].mean == 4.0
+    assert "success" not in group.quantities
+    evaluation = Evaluation("Walk", references, 2, 0, False, None, members, groups)
+    assert Evaluation.from_json(json.loads(json.dumps(evaluation.to_json(), allow_nan=False))) == evaluation
+    assert "a: 1 episodes failed and are left out, first: gone" in str(evaluation)
 
 
 def test_value_errors_are_signed_value_minus_return():
     records = [record("a", 0, 0.0, value_start=2.0, target_start=5.0, value_mean=4.0, target_mean=1.0)]
-    row = summarize(records, {"a": {}}, None)["members"]["a"]
-    assert (row["value_error_start"], row["value_error"], row["score"]) == (-3.0, 3.0, None)
+    means = summarize(records, {"a": {}}, None)[0]["a"].means
+    assert (means["value_error_start"], means["value_error"], means["score"]) == (-3.0, 3.0, None)
 
 
 # Environments and references
@@ -267,7 +332,7 @@ def test_the_environment_is_the_datas_own_or_the_given_one():
     assert find_environment({**DATA, "name": "hopper-medium-v2"}) == hopper
     assert find_environment(DATA, "hopper-medium") == hopper
     assert find_environment(DATA, "Pendulum-v1") == ("Pendulum-v1", "Pendulum-v1", None)
-    with pytest.raises(SimulatorError, match="logs names no environment; give one with --env ID"):
+    with pytest.raises(SimulatorError, match=r"logs names no environment; say which task it is \(--task NAME\)"):
         find_environment(DATA)
 
 
@@ -318,29 +383,3 @@ def test_a_minari_datasets_environment_has_its_arguments(tmp_path, monkeypatch):
     with Evaluator(environment, 1) as evaluator:
         [found] = evaluator.evaluate({"still": cases.constant_policy(sizes=(4, 2))}, 1)
     assert found.length == 17
-
-
-# The recorded behavior
-
-
-def test_behavior_records_are_the_recorded_episodes():
-    rewards = np.array([0.0, 0, 1, 0, 0, 0])
-    observations = np.zeros((6, 29))
-    observations[:, :2] = np.arange(12.0).reshape(6, 2)
-    columns = {
-        "observations": observations,
-        "actions": np.zeros((6, 8)),
-        "rewards": rewards,
-        "terminals": rewards > 0,
-        "timeouts": np.arange(6) == 5,
-        "next_observations": np.concatenate([observations[1:], [[12.0, 13.0, *np.zeros(27)]]]),
-    }
-    dataset = from_arrays(**columns, name="antmaze-umaze")
-    first, second = behavior_records(dataset, discount=0.5, num_paths=1)
-    assert (first.episode_return, first.discounted_return, first.length) == (1.0, 0.25, 3)
-    assert (first.success, first.terminated, first.truncated) == (True, True, False)
-    assert first.path == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
-    assert (second.episode_return, second.success, second.terminated, second.path) == (0.0, False, False, None)
-    unknown = behavior_records(from_arrays(**columns, name="logs"))
-    assert [r.success for r in unknown] == [None, None]
-    assert dataclasses.asdict(first)["member"] == "behavior"

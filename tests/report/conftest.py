@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from vem.envs.layouts import maze_layout
-from vem.evaluation.rollout import EpisodeRecord
 from vem.policy import make_policy
+from vem.runs.records import EpisodeRecord
 from vem.runs.run import Run, create_run, load_data, make_config, read_config
 
 NUM_EPISODES, STEPS = 12, 30

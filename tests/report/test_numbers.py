@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from vem.core.advantages import typical_share
-from vem.evaluation.rollout import EpisodeRecord
 from vem.report import landscape, weighting
 from vem.report.curves import draw_curves
 from vem.report.records import label_runs, read_run
 from vem.report.style import looks
-from vem.report.table import other_rows, score_row
+from vem.report.table import score_row
+from vem.runs.directory import RunDirectory
+from vem.runs.records import EpisodeRecord
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def test_labels_tell_runs_apart(trained):
 def test_curves_are_as_recorded(run):
     steps, values = run.series[0].curve("value_loss")
     assert values.shape == (2, len(steps))
-    assert values[1, 0] == run.metrics[0]["members"]["seed1-expectile0.3"]["value_loss"]
+    assert values[1, 0] == run.metrics[0].members["seed1-expectile0.3"]["value_loss"]
     (drawing,) = [d for d in draw_curves(run.series, looks(run.series), "") if d.name == "curve-value-loss"]
     line = drawing.figure.axes[0].get_lines()[0]
     np.testing.assert_allclose(line.get_ydata(), values.mean(0))
@@ -104,19 +105,20 @@ def _ends(dataset):
 def test_odd_metric_names_make_plain_file_names(trained):
     odd = read_run(trained["vem"])
     for line in odd.metrics:
-        for metrics in line["members"].values():
+        for metrics in line.members.values():
             metrics["../up & <away>"] = 1.0
     names = [drawing.name for drawing in draw_curves(odd.series, looks(odd.series), "")]
     assert "curve-up----away" in names
 
 
-def test_other_actors_have_rows_of_their_own(trained):
-    run = read_run(trained["vem"])
-    run.episodes.append(EpisodeRecord("behavior", 0, seed=0, episode_return=1.0, length=5, success=True))
-    (row,) = other_rows(run)
-    assert (row.label, row.num_episodes) == ("behavior", 1)
-    assert row.quantities["score"].mean == 100
+def test_episodes_in_another_environment_are_left_out(vem_run):
+    files = RunDirectory(vem_run)
+    elsewhere = EpisodeRecord("seed0-expectile0.3", 0, seed=0, steps=6, episode_return=9.0, environment="Other-v0")
+    files.write_episodes([elsewhere])
+    assert elsewhere in files.episodes().records
+    run = read_run(vem_run)
     assert len(run.series[0].episodes()) == 12
+    assert elsewhere not in run.episodes
 
 
 def test_failed_episodes_are_left_out_and_said(run, trained):

@@ -219,3 +219,19 @@ def test_an_unwritable_place_is_refused(trained, tmp_path, capsys):
     error = capsys.readouterr().err
     assert "choose another --out" in error
     assert error.count("\n") == 1
+
+
+def test_names_from_the_run_are_escaped(vem_run):
+    facts = json.loads((vem_run / "config.json").read_text())
+    facts["data"]["name"] = "<script>alert(1)</script>"
+    (vem_run / "config.json").write_text(json.dumps(facts))
+    text = write_report([vem_run]).page.read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+    assert "<h1>&lt;script&gt;alert(1)&lt;/script&gt;</h1>" in text
+
+
+def test_the_headline_favors_none_of_several_equal_rows(both):
+    report, page = both
+    assert "Score 58.3 in 3 of 3 rows (references: D4RL)" in page.text
+    assert "the highest of" not in page.text
+    assert report.groups[0].headline.score == "Score 58.3"

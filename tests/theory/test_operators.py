@@ -22,8 +22,6 @@ VALUES = np.array([1.5, 2.0])
 def test_bellman_operators_by_hand():
     np.testing.assert_allclose(operators.evaluation(VALUES, MDP_BY_HAND, MU), [1.25, 3])
     np.testing.assert_allclose(operators.optimality(VALUES, MDP_BY_HAND), [2, 3])
-    only_first = np.array([[1.0, 0.0], [1.0, 0.0]])
-    np.testing.assert_allclose(operators.supported_optimality(VALUES, MDP_BY_HAND, only_first), [1, 3])
 
 
 def test_split_and_gradient_operators_by_hand():

@@ -5,8 +5,10 @@ import re
 import pytest
 
 from vem.cli import main
-from vem.theory.captions import captions
+from vem.theory.captions import Caption, captions
+from vem.theory.claim import Claim
 from vem.theory.mdp import stochastic_transitions
+from vem.theory.page import Study, render_page
 from vem.theory.run import Settings, run
 from vem.theory.toy import Toy
 
@@ -95,6 +97,44 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(option, tmp_pat
     (tmp_path / "file").write_text("not a directory")
     assert main(["theory", "--out", str(tmp_path), option, str(tmp_path / "file" / "below" / "x")]) == 1
     assert "choose another place" in capsys.readouterr().err
+
+
+@pytest.fixture
+def full_disk():
+    """A place for files of at most 100 kB: what a full disk does to larger ones."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_found_before_the_work(full_disk, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("vem.theory.run.run", lambda settings: pytest.fail("the work began"))
+    assert main(["theory", "--out", str(tmp_path / "out"), *FAST]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: cannot write 2 MB")
+    assert error.count("\n") == 1
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_disk_that_fills_later_is_one_clear_error(full_disk, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("vem.theory.files.prepare", lambda directory: directory.mkdir())
+    assert main(["theory", "--out", str(tmp_path / "out"), *FAST]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: cannot write")
+    assert error.count("\n") == 1
+
+
+def test_text_on_the_page_is_escaped():
+    caption = Caption("a < b", "shows & tells", '"see"')
+    claim = Claim("3.1", "<script>alert(1)</script>", "x > y", "in part")
+    page = render_page([Study([{"x": 1.0, "x_low": 0.0}], b"<svg/>", caption)], [claim])
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "a &lt; b" in page
+    assert "0 holds, 1 in part, 0 fails" in page
+    assert "x_low" not in page
 
 
 def test_words_for_numbers_are_a_usage_error(capsys):

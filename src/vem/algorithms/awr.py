@@ -13,6 +13,7 @@ import optax
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
 from vem.algorithms.config import Configuration, setting
 from vem.core import advantages, memory
+from vem.core.arithmetic import trained
 from vem.core.distributions import log_likelihood, policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
@@ -21,22 +22,24 @@ from vem.core.networks import Network, apply_networks, descend, init_network, in
 class AWR(Configuration):
     """The official settings; only the fixed σ differs between task families."""
 
-    temperature: float = setting(1.0, "of the weights of standardized advantages", "positive", sweep=True)
-    largest_weight: float = setting(20.0, "weights are clipped here", "positive")
-    td_lambda: float = setting(0.95, "λ of the returns; 1: Monte-Carlo", "share")
-    discount: float = setting(0.99, "γ", "discount")
-    steps_per_refresh: int = setting(1000, "steps between two refreshes of the returns", "positive")
-    value_unit: float | None = setting(None, "the critic predicts V in this unit; none: 1/(1−γ)", "positive")
-    value_hidden: tuple[int, ...] = setting((128, 64), "hidden layers of the critic", "positive")
-    policy_hidden: tuple[int, ...] = setting((128, 64), "hidden layers of the actor", "positive")
-    policy_std: float = setting(0.4, "σ of the policy, fixed", "positive")
-    value_lr: float = setting(0.01, "learning rate of the critic", "positive")
-    policy_lr: float = setting(5e-5, "learning rate of the actor", "positive")
-    momentum: float = setting(0.9, "of both gradient descents", "discount")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    temperature: float = setting(
+        1.0, "Temperature of the weights: exp(A/T) of standardized advantages", "positive", sweep=True
+    )
+    largest_weight: float = setting(20.0, "Largest weight of a row; larger ones are clipped", "positive")
+    td_lambda: float = setting(0.95, "λ of TD(λ) returns; 1: Monte-Carlo returns", "share")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    steps_per_refresh: int = setting(1000, "Steps between two refreshes of the returns", "positive")
+    value_unit: float | None = setting(None, "Unit in which the critic predicts V; none: 1/(1−γ)", "positive")
+    value_hidden: tuple[int, ...] = setting((128, 64), "Hidden layers of the critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((128, 64), "Hidden layers of the actor", "positive")
+    policy_std: float = setting(0.4, "Fixed σ of the policy", "positive")
+    value_lr: float = setting(0.01, "Learning rate of the critic", "positive")
+    policy_lr: float = setting(5e-5, "Learning rate of the actor", "positive")
+    momentum: float = setting(0.9, "Momentum of both gradient descents", "discount")
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(True, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
 
 class AWRState(NamedTuple):
@@ -56,6 +59,13 @@ class AWRMemory(NamedTuple):
     returns: jax.Array
     mean: jax.Array
     deviation: jax.Array
+
+
+def arithmetic(config: AWR, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    critic = (spec.observation_size, *config.value_hidden, 1)
+    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    return {"joint": config.batch_size * (trained(critic) + trained(actor))}
 
 
 def make(config: AWR, spec: Spec, num_steps: int) -> Algorithm:

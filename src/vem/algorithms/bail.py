@@ -12,6 +12,7 @@ import optax
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
 from vem.algorithms.config import Configuration, setting
 from vem.core import memory
+from vem.core.arithmetic import trained
 from vem.core.distributions import policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
@@ -23,19 +24,21 @@ LEAST_VALUE = 0.01
 class BAIL(Configuration):
     """The official settings."""
 
-    kept: float = setting(0.25, "share of the rows that are cloned", "positive share")
-    below_weight: float = setting(1000.0, "weight of the envelope's error where it lies below a return", "positive")
-    envelope_share: float = setting(0.3, "share of the steps that go to the envelope", "level")
-    discount: float = setting(0.99, "γ", "discount")
-    value_hidden: tuple[int, ...] = setting((128, 128), "hidden layers of the envelope", "positive")
-    policy_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of the actor", "positive")
+    kept: float = setting(0.25, "Share of the rows that is cloned: those closest to the envelope", "positive share")
+    below_weight: float = setting(
+        1000.0, "Weight of the envelope's error where the envelope lies below a return", "positive"
+    )
+    envelope_share: float = setting(0.3, "Share of the steps that train the envelope", "level")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    value_hidden: tuple[int, ...] = setting((128, 128), "Hidden layers of the envelope", "positive")
+    policy_hidden: tuple[int, ...] = setting((400, 300), "Hidden layers of the actor", "positive")
     value_lr: float = setting(3e-3, "Adam's learning rate for the envelope", "positive")
-    value_weight_decay: float = setting(2e-2, "weight decay of the envelope, added to its gradient", "not negative")
+    value_weight_decay: float = setting(2e-2, "Weight decay of the envelope, added to its gradient", "not negative")
     policy_lr: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
-    batch_size: int = setting(256, "rows in an update, after the selection", "positive")
-    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    batch_size: int = setting(256, "Selected rows in an update", "positive")
+    normalize_observations: bool = setting(False, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
 
 class BAILState(NamedTuple):
@@ -73,6 +76,13 @@ def select(scores: jax.Array, rows: Rows, kept: float) -> jax.Array:
     with_ties, without = jnp.mean(drawn >= border), jnp.mean(drawn > border)
     is_tied = (without > 0) & (kept - without < with_ties - kept)
     return jnp.where(is_tied, scores > border, scores >= border)
+
+
+def arithmetic(config: BAIL, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    envelope = (spec.observation_size, *config.value_hidden, 1)
+    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    return {"envelope": config.batch_size * trained(envelope), "clone": config.batch_size * trained(actor)}
 
 
 def make(config: BAIL, spec: Spec, num_steps: int) -> Algorithm:

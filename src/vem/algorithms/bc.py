@@ -11,6 +11,7 @@ import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import Configuration, setting
+from vem.core.arithmetic import trained
 from vem.core.distributions import log_deviation, log_likelihood, policy_mean
 from vem.core.networks import Network, descend, init_network, scheduled_lr
 
@@ -19,15 +20,17 @@ from vem.core.networks import Network, descend, init_network, scheduled_lr
 class BC(Configuration):
     """Cloning with the policy of VEM."""
 
-    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
-    policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
-    log_std_low: float = setting(-3.0, "bounds of log σ of the policy")
-    log_std_high: float = setting(1.0, "")
+    policy_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the actor", "positive")
+    policy_dropout: float = setting(0.0, "Dropout rate in the actor", "discount")
+    log_std_low: float = setting(-3.0, "Smallest log σ of the policy")
+    log_std_high: float = setting(1.0, "Largest log σ of the policy")
     policy_lr: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
-    policy_lr_schedule: Literal["cosine", "none"] = setting("cosine", "whether the actor's rate falls to 0 at the end")
-    policy_weight_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
+    policy_lr_schedule: Literal["cosine", "none"] = setting(
+        "cosine", "cosine: the actor's learning rate falls to 0 at the end; none: it stays"
+    )
+    policy_weight_decay: float = setting(0.0, "Decoupled weight decay of the actor", "not negative")
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(True, "Standardize observations; the policy does it too")
 
 
 class BCState(NamedTuple):
@@ -37,6 +40,12 @@ class BCState(NamedTuple):
     free_log_std: jax.Array
     opt_state: Any
     swept: dict[str, jax.Array]
+
+
+def arithmetic(config: BC, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    return {"policy": config.batch_size * trained(actor)}
 
 
 def make(config: BC, spec: Spec, num_steps: int) -> Algorithm:

@@ -16,6 +16,7 @@ import optax
 from vem.algorithms.base import Algorithm, Batch, Memory, Metrics, Rows, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import Configuration, setting
 from vem.core import memory
+from vem.core.arithmetic import forward, passed, trained
 from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, move_targets
 
 SLICE_ROWS = 1024
@@ -30,33 +31,41 @@ KL_WEIGHT = 0.5
 class BCQ(Configuration):
     """The official settings."""
 
-    perturbation: float = setting(0.05, "Φ: how far actions are moved, in units of the bounds", "share", sweep=True)
-    minimum_weight: float = setting(0.75, "λ of λ·min + (1−λ)·max over the two critics", "share", sweep=True)
-    num_target_actions: int = setting(10, "actions whose best value is a state's value", "positive")
-    num_acting_actions: int = setting(100, "actions the policy chooses from", "positive")
-    discount: float = setting(0.99, "γ", "discount")
-    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
-    latent_scale: int = setting(2, "latent dimensions for each action dimension", "positive")
-    generator_hidden: tuple[int, ...] = setting((750, 750), "hidden layers of encoder and decoder", "positive")
-    value_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of a critic", "positive")
-    policy_hidden: tuple[int, ...] = setting((400, 300), "hidden layers of the perturbation", "positive")
+    perturbation: float = setting(
+        0.05, "Φ: largest change of a generated action; the bounds are ±1", "share", sweep=True
+    )
+    minimum_weight: float = setting(0.75, "λ in λ·min + (1−λ)·max of the two critics", "share", sweep=True)
+    num_target_actions: int = setting(
+        10, "Generated actions for each state; the best of them is the state's value", "positive"
+    )
+    num_acting_actions: int = setting(100, "Generated actions that the policy chooses from", "positive")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    target_rate: float = setting(
+        0.005, "κ: share by which target networks move toward the trained ones", "positive share"
+    )
+    latent_scale: int = setting(2, "Latent dimensions for each action dimension", "positive")
+    generator_hidden: tuple[int, ...] = setting((750, 750), "Hidden layers of encoder and decoder", "positive")
+    value_hidden: tuple[int, ...] = setting((400, 300), "Hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((400, 300), "Hidden layers of the perturbation", "positive")
     value_lr: float = setting(1e-3, "Adam's learning rate for the critics", "positive")
     policy_lr: float = setting(1e-3, "Adam's learning rate for the perturbation", "positive")
     generator_rate: float = setting(1e-3, "Adam's learning rate for the auto-encoder", "positive")
-    batch_size: int = setting(100, "rows in an update", "positive")
-    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    batch_size: int = setting(100, "Rows in an update", "positive")
+    normalize_observations: bool = setting(False, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
 
 @dataclass(frozen=True)
 class BCQEM(BCQ):
     """BCQ's settings and those of the memory."""
 
-    num_plan_steps: int | None = setting(None, "longest rollout n of the plan; none: to the episode's end", "positive")
-    steps_per_refresh: int = setting(200, "steps between two refreshes of the memory", "positive")
+    num_plan_steps: int | None = setting(
+        None, "Longest rollout n of the plan; none: to the end of the episode", "positive"
+    )
+    steps_per_refresh: int = setting(200, "Steps between two refreshes of the memory", "positive")
     refresh: Literal["rolling", "full"] = setting(
-        "rolling", "rolling values as many rows as BCQ's targets would between two refreshes, full all rows"
+        "rolling", "Rows valued at a refresh; rolling: as many as BCQ values in the steps between two; full: all"
     )
 
 
@@ -114,6 +123,21 @@ def state_values(state: BCQState, observations: jax.Array, latents: jax.Array) -
     actions = perturb(state.target_perturbation, repeated, actions, state.swept["perturbation"])
     values = apply_networks(state.target_critics, join(repeated, actions))
     return soft_minimum(values, state.swept["minimum_weight"]).max(axis=1)
+
+
+def arithmetic(config: BCQ, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs; BCQ-EM takes its targets from the memory."""
+    observed, acted = spec.observation_size, spec.action_size
+    latent = config.latent_scale * acted
+    encoder = (observed + acted, *config.generator_hidden, 2 * latent)
+    decoder = (observed + latent, *config.generator_hidden, acted)
+    perturbation, critic = (observed + acted, *config.policy_hidden, acted), (observed + acted, *config.value_hidden, 1)
+    # The decoder's input gradient is the encoder's.
+    generator = trained(encoder) + 3 * forward(decoder)
+    update = generator + 2 * trained(critic) + forward(decoder) + trained(perturbation) + passed(critic)
+    candidate = forward(decoder) + forward(perturbation) + 2 * forward(critic)
+    targets = 0 if isinstance(config, BCQEM) else config.num_target_actions * candidate
+    return {"joint": config.batch_size * (update + targets)}
 
 
 def _make(config: BCQ, spec: Spec) -> tuple[Any, Any, Any, Any]:

@@ -26,6 +26,7 @@ LIMITS: dict[str, tuple[str, Any]] = {
     "quantile": ("at least 0 and below ½", lambda x: 0 <= x < 0.5),
     "any": ("a finite number", lambda x: True),
 }
+YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def setting(default: Any, meaning: str, limit: str = "any", sweep: bool = False) -> Any:
@@ -103,11 +104,10 @@ def convert(value: Any, hint: Any, name: str) -> Any:
             raise SettingsError(f"{_flag(name)} is {value!r}; it must be a list of numbers, such as 256,256")
         return tuple(convert(part, arguments[0], name) for part in parts)
     if hint is bool:
-        words = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
-        found = value if isinstance(value, bool) else words.get(str(value).lower())
-        if found is None:
+        text = str(value).lower()
+        if text not in YES + NO:
             raise SettingsError(f"{_flag(name)} is {value!r}; write yes or no")
-        return found
+        return text in YES
     try:
         if isinstance(value, bool):
             raise TypeError

@@ -12,6 +12,7 @@ import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import Configuration, setting
+from vem.core.arithmetic import forward, passed, trained
 from vem.core.distributions import sample_tanh_gaussian, tanh_gaussian_log_likelihood
 from vem.core.networks import (
     Network,
@@ -34,24 +35,28 @@ TILE_INPUTS = 480
 class CQL(Configuration):
     """The official settings for MuJoCo; ``vem.algorithms.presets`` holds those of the other task families."""
 
-    conservative_weight: float = setting(5.0, "weight of the conservative term", "not negative", sweep=True)
+    conservative_weight: float = setting(5.0, "Weight of the conservative term", "not negative", sweep=True)
     lagrange_threshold: float | None = setting(
-        None, "gap that a multiplier holds the conservative term at; none: the weight alone"
+        None, "Value at which a multiplier holds the conservative term; none: no multiplier"
     )
-    num_sampled_actions: int = setting(10, "uniform actions, and as many of the policy at s and at s′", "positive")
+    num_sampled_actions: int = setting(
+        10, "Sampled actions of each kind: uniform, of the policy at s, of the policy at s′", "positive"
+    )
     cloning_steps: int = setting(
-        40_000, "the policy is cloned in this many first steps, or in half of them, if fewer", "not negative"
+        40_000, "First steps that clone the recorded actions; at most half of all steps", "not negative"
     )
-    discount: float = setting(0.99, "γ", "discount")
-    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
-    value_hidden: tuple[int, ...] = setting((256, 256, 256), "hidden layers of a critic", "positive")
-    policy_hidden: tuple[int, ...] = setting((256, 256, 256), "hidden layers of the actor", "positive")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    target_rate: float = setting(
+        0.005, "κ: share by which target networks move toward the trained ones", "positive share"
+    )
+    value_hidden: tuple[int, ...] = setting((256, 256, 256), "Hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256, 256), "Hidden layers of the actor", "positive")
     value_lr: float = setting(3e-4, "Adam's learning rate for critics and multiplier", "positive")
     policy_lr: float = setting(1e-4, "Adam's learning rate for actor and entropy weight", "positive")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(False, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
 
 class CQLState(NamedTuple):
@@ -173,6 +178,16 @@ def update_critics(
         multiplier_opt_state=multiplier_opt_state,
     )
     return state, metrics
+
+
+def arithmetic(config: CQL, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    observed, acted = spec.observation_size, spec.action_size
+    actor, critic = (observed, *config.policy_hidden, 2 * acted), (observed + acted, *config.value_hidden, 1)
+    targets = forward(actor) + 2 * forward(critic)
+    critics = 2 * (1 + 3 * config.num_sampled_actions) * trained(critic)
+    cloning = trained(actor) + targets + critics
+    return {"cloning": config.batch_size * cloning, "policy": config.batch_size * (cloning + 2 * passed(critic))}
 
 
 def make(config: CQL, spec: Spec, num_steps: int) -> Algorithm:

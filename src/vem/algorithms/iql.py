@@ -12,6 +12,7 @@ import optax
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import Configuration, setting
 from vem.core import advantages, losses
+from vem.core.arithmetic import forward, trained
 from vem.core.distributions import log_likelihood, policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
 
@@ -20,23 +21,31 @@ from vem.core.networks import Network, apply_networks, descend, init_network, in
 class IQL(Configuration):
     """The official settings for MuJoCo; ``vem.algorithms.presets`` holds those of the other task families."""
 
-    expectile: float = setting(0.7, "τ: toward 1, V is the best recorded action's value", "level", sweep=True)
-    inverse_temperature: float = setting(3.0, "β: rows are weighted by exp(β·A)", "not negative", sweep=True)
-    largest_weight: float = setting(100.0, "weights are clipped here", "positive")
-    discount: float = setting(0.99, "γ", "discount")
-    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
-    value_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of V and Q", "positive")
-    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
-    policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
-    log_std_low: float = setting(-5.0, "log σ of the policy is clipped here")
-    log_std_high: float = setting(2.0, "")
+    expectile: float = setting(
+        0.7, "τ: at ½ V is the mean of Q over recorded actions, toward 1 the best of them", "level", sweep=True
+    )
+    inverse_temperature: float = setting(3.0, "β: the weight of a row is exp(β·A)", "not negative", sweep=True)
+    largest_weight: float = setting(100.0, "Largest weight of a row; larger ones are clipped", "positive")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    target_rate: float = setting(
+        0.005, "κ: share by which target networks move toward the trained ones", "positive share"
+    )
+    value_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of V and of Q", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the actor", "positive")
+    policy_dropout: float = setting(0.0, "Dropout rate in the actor", "discount")
+    log_std_low: float = setting(-5.0, "Smallest log σ of the policy; it is clipped here")
+    log_std_high: float = setting(2.0, "Largest log σ of the policy; it is clipped here")
     value_lr: float = setting(3e-4, "Adam's learning rate for V and Q", "positive")
-    policy_lr: float = setting(3e-4, "Adam's first learning rate for the actor; falls to 0 by a cosine", "positive")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(False, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
-    return_span: float | None = setting(None, "rewards are scaled so that recorded returns span this", "positive")
+    policy_lr: float = setting(
+        3e-4, "Adam's learning rate for the actor at the start; it falls to 0 along a cosine", "positive"
+    )
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(False, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
+    return_span: float | None = setting(
+        None, "Scale rewards so that the best and the worst episode return differ by this; none: keep them", "positive"
+    )
 
 
 class IQLState(NamedTuple):
@@ -53,6 +62,16 @@ class IQLState(NamedTuple):
     critic_opt_state: Any
     policy_opt_state: Any
     swept: dict[str, jax.Array]
+
+
+def arithmetic(config: IQL, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    observed, acted = spec.observation_size, spec.action_size
+    value, critic = (observed, *config.value_hidden, 1), (observed + acted, *config.value_hidden, 1)
+    # V is trained, and then valued anew at s for the advantage and at s′ for the critics' target.
+    values = trained(value) + 2 * forward(value)
+    critics = 2 * forward(critic) + 2 * trained(critic)
+    return {"joint": config.batch_size * (values + critics + trained((observed, *config.policy_hidden, acted)))}
 
 
 def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:

@@ -1,31 +1,15 @@
 """Named settings: the paper's, its authors', ours, and the official ones of the other methods, as data.
 
 A preset has settings of the method and rules for reading the data. ``default`` is the settings' own defaults, and
-what a method's official program sets otherwise for the task's family.
+what a method's official program sets otherwise for the task's family. ``PRESETS`` has those of the built-in methods;
+a registered method brings its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
-
-from vem.algorithms import find_method
+from vem.algorithms.registry import Preset, find_method
 from vem.errors import SettingsError
 from vem.tasks import Task
-
-
-class Preset(NamedTuple):
-    """What a preset sets."""
-
-    settings: dict[str, Any]
-    rules: dict[str, Any]
-    """Reading rules of ``vem.data.load``, and ``repeat_terminals``."""
-    source: str
-    """Where the numbers come from."""
-    families: Mapping[str, dict[str, Any]] = MappingProxyType({})
-    """Settings that differ by task family, put on top of ``settings``."""
-
 
 _OURS = Preset({}, {}, "the settings' own defaults, chosen by hand in short trials (docs/results.md)")
 
@@ -170,12 +154,15 @@ def find_preset(algorithm: str, name: str, task: Task | None = None) -> Preset:
     of the method it ablates, with its own changes on top.
     """
     method = find_method(algorithm)
-    base = method.ablates or algorithm
-    known = PRESETS[base]
-    if name not in known:
-        raise SettingsError(f"{algorithm} has no preset {name!r}; choose from {', '.join(known)}")
-    preset = known[name]
+    if name not in method.presets:
+        raise SettingsError(f"{algorithm} has no preset {name!r}; choose from {', '.join(method.presets)}")
+    preset = method.presets[name]
     settings = preset.settings | preset.families.get(task_family(task) or "", {})
-    if base == "vem" and name != "default" and task is not None and task.paper_expectile is not None:
+    if (
+        (method.ablates or algorithm) == "vem"
+        and name != "default"
+        and task is not None
+        and task.paper_expectile is not None
+    ):
         settings["expectile"] = task.paper_expectile
     return preset._replace(settings={**settings, **method.overrides})

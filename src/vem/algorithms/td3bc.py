@@ -11,6 +11,7 @@ import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import Configuration, setting
+from vem.core.arithmetic import forward, passed, trained
 from vem.core.distributions import policy_mean
 from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
 
@@ -19,20 +20,24 @@ from vem.core.networks import Network, apply_networks, descend, init_network, in
 class TD3BC(Configuration):
     """The official settings."""
 
-    value_weight: float = setting(2.5, "α: weight of Q/mean|Q| against the cloning error", "not negative", sweep=True)
-    target_noise: float = setting(0.2, "σ of the noise on the target's action", "not negative")
-    largest_noise: float = setting(0.5, "the noise is clipped here", "not negative")
-    critic_updates: int = setting(2, "critic steps for each update of the actor and the targets", "positive")
-    discount: float = setting(0.99, "γ", "discount")
-    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
-    value_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of a critic", "positive")
-    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
+    value_weight: float = setting(
+        2.5, "α: weight of Q/mean|Q| against the squared error of behavior cloning", "not negative", sweep=True
+    )
+    target_noise: float = setting(0.2, "σ of the noise on the target policy's action", "not negative")
+    largest_noise: float = setting(0.5, "Largest noise; larger is clipped", "not negative")
+    critic_updates: int = setting(2, "Critic steps for each step of the actor and the targets", "positive")
+    discount: float = setting(0.99, "Discount γ", "discount")
+    target_rate: float = setting(
+        0.005, "κ: share by which target networks move toward the trained ones", "positive share"
+    )
+    value_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the actor", "positive")
     value_lr: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
     policy_lr: float = setting(3e-4, "Adam's learning rate for the actor", "positive")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(True, "Standardize observations; the policy does it too")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
 
 class TD3BCState(NamedTuple):
@@ -46,6 +51,14 @@ class TD3BCState(NamedTuple):
     value_opt_state: Any
     num_done: jax.Array
     swept: dict[str, jax.Array]
+
+
+def arithmetic(config: TD3BC, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    observed, acted = spec.observation_size, spec.action_size
+    actor, critic = (observed, *config.policy_hidden, acted), (observed + acted, *config.value_hidden, 1)
+    critics = forward(actor) + 2 * forward(critic) + 2 * trained(critic)
+    return {"joint": config.batch_size * (critics + (trained(actor) + passed(critic)) / config.critic_updates)}
 
 
 def make(config: TD3BC, spec: Spec, num_steps: int) -> Algorithm:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vem.evaluation.summary import Evaluation
     from vem.runs.directory import RunDirectory
 
 MAZE = "pointmaze-medium"
@@ -140,12 +141,13 @@ def _complete(files: RunDirectory, parts: list[Part], options: argparse.Namespac
         raise Stopped(f"stopped; go on with: vem train --resume {directory}") from None
     if not options.json:
         print(f"evaluating {NUM_EPISODES} episodes of each policy and of the walker itself", flush=True)
-    summaries = _evaluate(paths)
+    evaluations = _evaluate(paths)
     report = write_report(paths, directory / "report").page
     if options.json:
-        print(json.dumps({"runs": [str(path) for path in paths], "report": str(report), "scores": summaries}))
+        scores = {name: evaluation.to_json() for name, evaluation in evaluations.items()}
+        print(json.dumps({"runs": [str(path) for path in paths], "report": str(report), "scores": scores}))
         return 0
-    _print_table(summaries)
+    _print_table(evaluations)
     print(NEXT.format(report=report, maze=MAZE))
     print(f"done in {time.monotonic() - started:.0f} s")
     return 0
@@ -174,32 +176,34 @@ def _train(part: Part, path: Path, options: argparse.Namespace) -> None:
     )
 
 
-def _evaluate(paths: list[Path]) -> dict[str, Any]:
-    """The summaries of the runs, and the means of the behavior itself from the same starts."""
+def _evaluate(paths: list[Path]) -> dict[str, Evaluation]:
+    """The evaluations of the runs, and that of the behavior itself from the same starts."""
     from vem.evaluation.environments import find_target
-    from vem.evaluation.evaluate import evaluate_run, summarize
+    from vem.evaluation.evaluate import evaluate
     from vem.evaluation.rollout import waypoint_actor
+    from vem.evaluation.summary import summarize
     from vem.evaluation.workers import Evaluator
 
-    summaries = {path.name: evaluate_run(path, NUM_EPISODES) for path in paths}
+    found = {path.name: evaluate(path, episodes=NUM_EPISODES) for path in paths}
     target = find_target(paths[0])
     with Evaluator(target.environment) as evaluator:
         records = evaluator.evaluate({"behavior": waypoint_actor}, NUM_EPISODES)
-    summaries["behavior"] = summarize(records, {"behavior": {}}, target.references)
-    return summaries
+    members, groups = summarize(records, {"behavior": {}}, target.references)
+    first = next(iter(found.values()))
+    return {**found, "behavior": dataclasses.replace(first, steps=None, members=members, groups=groups)}
 
 
-def _print_table(summaries: dict[str, Any]) -> None:
-    from vem.cli.evaluate import print_table
+def _print_table(evaluations: dict[str, Evaluation]) -> None:
+    from vem.evaluation.table import Table
 
     rows = []
-    for name, summary in summaries.items():
-        for group in summary["groups"]:
-            label = " ".join([name, *(f"{key} {value:g}" for key, value in group["settings"].items())])
-            success, length = group["success"], group["length"]
-            spread = "" if success["std"] is None else f" ± {100 * success['std']:.1f}"
-            low, high = success["interval"] or (success["mean"],) * 2
-            mean, interval = f"{100 * success['mean']:.1f}{spread}", f"[{100 * low:.1f}, {100 * high:.1f}]"
-            rows.append([label, str(len(group["members"])), mean, interval, f"{length['mean']:.0f}"])
+    for name, evaluation in evaluations.items():
+        for group in evaluation.groups:
+            label = " ".join([name, *(f"{key} {value:g}" for key, value in group.settings.items())])
+            success, length = group.quantities["success"], group.quantities["length"]
+            spread = "" if success.std is None else f" ± {100 * success.std:.1f}"
+            low, high = success.interval or (success.mean,) * 2
+            mean, interval = f"{100 * success.mean:.1f}{spread}", f"[{100 * low:.1f}, {100 * high:.1f}]"
+            rows.append([label, str(len(group.members)), mean, interval, f"{length.mean:.0f}"])
     header = ["method", "seeds", "success %, mean ± std", "IQM's 95 % interval", "steps"]
-    print_table(f"{MAZE}: {NUM_EPISODES} episodes a seed", header, rows)
+    Table(f"{MAZE}: {NUM_EPISODES} episodes a seed", header, rows).print()

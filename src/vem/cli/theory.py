@@ -55,17 +55,17 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(options: argparse.Namespace) -> int:
     """Compute, write, and print where the page is."""
-    from vem.theory import page
+    from vem.theory import files
     from vem.theory.run import run as measure
 
     settings = _settings(options)
     settings.check()
     for directory in (options.out, *([options.json.parent] if options.json else [])):
-        page.prepare(directory)
+        files.prepare(directory)
     results = measure(settings)
-    written = page.write(results, settings, options.out)
+    written = files.write(results, settings, options.out)
     if options.json is not None:
-        page.write_json(results, options.json)
+        files.write_json(results, options.json)
     for claim in results.claims:
         print(f"{claim.verdict:8} {claim.section}  {claim.statement}\n             {claim.measured}")
     print(f"figures, tables and the page: {written}")

@@ -1,6 +1,6 @@
-"""Several methods on several datasets: one run directory a cell, trained and evaluated once.
+"""One method on one dataset: a run directory, trained and evaluated once.
 
-OUT/<dataset>/<algorithm>/              the run (``vem.runs.run``) and its evaluation (``vem.evaluation.evaluate``)
+OUT/<dataset>/<algorithm>/              the run (``vem.runs.directory``), with its evaluation
 OUT/<dataset>/<algorithm>.failed.json   why the cell's newest attempt failed
 """
 
@@ -9,22 +9,26 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from vem.algorithms import find_method, presets
-from vem.data import sources
+from vem.algorithms import find_method
+from vem.data import Dataset, sources
 from vem.errors import RunError, SettingsError, VemError
-from vem.evaluation.environments import find_environment
-from vem.evaluation.evaluate import evaluate_run
-from vem.evaluation.statistics import Spread
-from vem.runs.run import Config, Run, create_run, load_data, make_config, read_config, resume_run
+from vem.evaluation.environments import find_environment, own_environment
+from vem.evaluation.evaluate import evaluate
+from vem.evaluation.summary import Evaluation, read_evaluation
+from vem.runs.config import Config, make_config
+from vem.runs.directory import RunDirectory
+from vem.runs.run import Run, create_run, read_data, resume_run
 from vem.storage import write_json
-from vem.tasks import find_task
+from vem.tasks import Task, find_task, task_of
 
 State = Literal["absent", "unfinished", "trained", "done"]
 DEFAULT_STEPS = 100_000
+RULES = ("split", "time_limit", "teleports", "task", "repeat_terminals")
+"""The reading rules by which a dataset in hand is read again from its file."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,20 @@ class Cell:
     algorithm: str
     directory: Path
     """The run directory."""
-    config: Config
+    request: dict[str, Any]
+    """Arguments of ``make_config`` that were asked for; the task is the data's."""
+    data: Dataset | None = field(default=None, repr=False, compare=False)
+    """The dataset, if it was given and not named."""
 
     @property
     def name(self) -> str:
         """For messages: dataset and method."""
         return f"{self.dataset} {self.algorithm}"
+
+    @property
+    def files(self) -> RunDirectory:
+        """The run's files."""
+        return RunDirectory(self.directory)
 
     @property
     def failure_path(self) -> Path:
@@ -53,9 +65,20 @@ class Cell:
         """What the cell's own process printed, if it had one."""
         return self.directory.with_name(f"{self.algorithm}.log")
 
+    def config(self, task: Task | None = None) -> Config:
+        """The complete Config on data of this task; some presets have settings for a task's family."""
+        return make_config(**self.request, task=task)
+
+    def load(self) -> Dataset:
+        """The dataset, read by the rules of the request if it was not given."""
+        if self.data is not None:
+            return self.data
+        config = self.config()
+        return read_data(config.dataset, config.rules, config.data_dir)
+
 
 def make_cells(
-    datasets: Sequence[str],
+    datasets: Sequence[str | Dataset],
     algorithms: Sequence[str],
     out: str | Path,
     *,
@@ -63,41 +86,48 @@ def make_cells(
     steps: int | Mapping[str, int] = DEFAULT_STEPS,
     preset: str = "default",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
+    rules: Mapping[str, Any] | None = None,
     data_dir: str | None = None,
 ) -> list[Cell]:
-    """The cells of a comparison, complete and checked, dataset by dataset; nothing is written.
+    """The cells of a comparison, checked, dataset by dataset; nothing is read or written.
 
-    ``steps`` and ``settings`` are given for all methods or by name. A method that lacks ``preset`` takes its default.
+    ``steps`` is given for all methods or by name, ``settings`` by name. A method that lacks ``preset`` takes its
+    default. ``rules`` say how named datasets are read; those in hand are taken as they are.
     """
-    _check_unique(datasets, "dataset")
-    _check_unique(algorithms, "algorithm")
     names = [dataset_name(dataset) for dataset in datasets]
+    _check_unique([d if isinstance(d, str) else name for d, name in zip(datasets, names, strict=True)], "dataset")
+    _check_unique(algorithms, "algorithm")
     _check_unique(names, "dataset directory")
     chosen = {name: _preset_of(name, preset) for name in algorithms}
     if preset not in chosen.values():
         raise SettingsError(f"none of {', '.join(algorithms)} has a preset {preset!r}")
+    for name in (*(settings or {}), *([] if isinstance(steps, int) else steps)):
+        find_method(name)  # a misspelled name would set nothing
     cells = []
     for dataset, name in zip(datasets, names, strict=True):
         for algorithm in algorithms:
-            config = make_config(
-                dataset,
-                algorithm,
-                chosen[algorithm],
-                dict((settings or {}).get(algorithm, {})),
-                seeds,
-                steps if isinstance(steps, int) else steps.get(algorithm, DEFAULT_STEPS),
-                data_dir=data_dir,
-                task=find_task(Path(dataset).name),
-            )
-            cells.append(Cell(name, algorithm, Path(out) / name / algorithm, config))
+            request = {
+                "dataset": dataset if isinstance(dataset, str) else _source(dataset),
+                "algorithm": algorithm,
+                "preset": chosen[algorithm],
+                "settings": dict((settings or {}).get(algorithm, {})),
+                "seeds": seeds if isinstance(seeds, int) else list(seeds),
+                "steps": steps if isinstance(steps, int) else steps.get(algorithm, DEFAULT_STEPS),
+                "rules": dict(rules or {}) if isinstance(dataset, str) else _rules(dataset),
+                "data_dir": data_dir,
+            }
+            data = None if isinstance(dataset, str) else dataset
+            cells.append(Cell(name, algorithm, Path(out) / name / algorithm, request, data))
+            cells[-1].config(find_task(name))  # settings that cannot be are found before any work
     return cells
 
 
-def dataset_name(dataset: str) -> str:
+def dataset_name(dataset: str | Dataset) -> str:
     """The name of a dataset's directory: a file's stem, or a name with its slashes replaced."""
-    if dataset.startswith("minari:"):
-        return dataset.removeprefix("minari:").replace("/", "-")
-    path = Path(dataset)
+    text = dataset if isinstance(dataset, str) else dataset.info.name
+    if text.startswith("minari:"):
+        return text.removeprefix("minari:").replace("/", "-")
+    path = Path(text)
     return path.stem if path.suffix.lower() in sources.READERS else path.name
 
 
@@ -105,48 +135,68 @@ def check_cells(cells: Sequence[Cell], num_episodes: int) -> dict[str, State]:
     """The state of every cell by name; an error, before any work, for what cannot be started or gone on with."""
     states: dict[str, State] = {cell.name: cell_state(cell, num_episodes) for cell in cells}
     for cell in {cell.dataset: cell for cell in cells if states[cell.name] in ("absent", "unfinished")}.values():
-        if not _is_at_hand(cell.config):
-            load_data(cell.config)  # says what was looked for, and where
+        if not _is_at_hand(cell):
+            cell.load()  # says what was looked for, and where
     return states
+
+
+def check_place(out: str | Path) -> None:
+    """RunError if nothing can be written below ``out``."""
+    directory = Path(out)
+    probe = directory / ".probe"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise RunError(f"cannot write to {out} ({error.strerror}); choose another --out") from None
 
 
 def cell_state(cell: Cell, num_episodes: int) -> State:
     """How far a cell is; RunError if its directory was started with other settings."""
-    if not (cell.directory / "config.json").exists():
+    files = cell.files
+    if not files.is_run:
         return "absent"
-    stored, _ = read_config(cell.directory)
-    for field in ("algorithm", "preset", "seeds", "steps", "sweep", "rules"):
-        _check_same(cell, field, getattr(stored, field), getattr(cell.config, field))
-    for name, value in cell.config.settings.items():
+    stored, wanted = files.config, cell.config(task_of(files.facts.info))
+    for name in ("algorithm", "preset", "seeds", "steps", "sweep", "rules"):
+        _check_same(cell, name, getattr(stored, name), getattr(wanted, name))
+    for name, value in wanted.settings.items():
         _check_same(cell, name, stored.settings.get(name), value)
-    if not all((cell.directory / "policies" / f"{m.name}.safetensors").exists() for m in stored.members):
+    if not files.is_finished:
         return "unfinished"
-    summary = read_summary(cell)
-    wanted = {"num_episodes": num_episodes, "steps": stored.steps, "actions": "mean", "seed": 0}
-    is_evaluated = summary is not None and all(summary.get(name) == value for name, value in wanted.items())
-    return "done" if is_evaluated else "trained"
+    return "trained" if matching_evaluation(files, num_episodes) is None else "done"
+
+
+def matching_evaluation(files: RunDirectory, num_episodes: int | None = None) -> Evaluation | None:
+    """The evaluation of a run that a comparison takes, or None.
+
+    It is one of the final policies in the data's own environment, with seed 0, mean actions and that many episodes;
+    None: any number.
+    """
+    found = read_evaluation(files)
+    if found is None or found.stochastic or found.seed != 0 or found.steps != files.config.steps:
+        return None
+    if num_episodes not in (None, found.episodes) or found.environment != own_environment(files.facts.to_json()):
+        return None
+    return found
 
 
 def run_cell(
-    cell: Cell,
-    num_episodes: int,
-    num_workers: int | None = None,
-    train: Callable[[Run], bool] | None = None,
-    show: Callable[[int, int], None] = lambda done, total: None,
-) -> bool:
-    """Do what is left of a cell and return True, or False if ``train`` was stopped on the way.
+    cell: Cell, num_episodes: int, num_workers: int | None = None, train: Callable[[Run], Any] = Run.train
+) -> None:
+    """Do what is left of a cell.
 
-    ``train(run)`` trains and returns whether it was stopped (after saving). A failure is recorded beside the run and
-    raised as a VemError; the next attempt goes on from the newest checkpoint.
+    ``train(run)`` trains it to its end. A failure is recorded beside the run and raised as a VemError; the next
+    attempt goes on from the newest checkpoint.
     """
     cell.failure_path.unlink(missing_ok=True)
     try:
         state = cell_state(cell, num_episodes)
-        if state in ("absent", "unfinished") and (train or _train_to_end)(_open_run(cell, state)):
-            return False
+        if state in ("absent", "unfinished"):
+            train(_open_run(cell, state))
         # Training may have evaluated its last policies itself.
         if cell_state(cell, num_episodes) != "done":
-            evaluate_run(cell.directory, num_episodes, num_workers=num_workers, show=show)
+            evaluate(cell.directory, episodes=num_episodes, workers=num_workers, progress=False)
     except Exception as error:
         # Whatever it is, it must not cost the cells that come after it.
         text = str(error) if isinstance(error, VemError) else f"{type(error).__name__}: {error}"
@@ -154,7 +204,6 @@ def run_cell(
         if isinstance(error, VemError):
             raise
         raise RunError(text) from error
-    return True
 
 
 def record_failure(cell: Cell, text: str) -> None:
@@ -173,90 +222,32 @@ def read_failure(cell: Cell) -> str | None:
         return f"{cell.failure_path} cannot be read"
 
 
-def read_summary(cell: Cell) -> dict[str, Any] | None:
-    """The evaluation's summary, or None before it."""
-    try:
-        summary = json.loads((cell.directory / "evaluation.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return summary if isinstance(summary, dict) and summary.get("groups") else None
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a cell gave."""
-
-    cell: Cell
-    quantity: str
-    """``score`` where the environment has reference scores, else ``return``."""
-    spread: Spread | None
-    """Over seeds; None without an evaluation."""
-    references: str | None = None
-    """Where the scores 0 and 100 come from."""
-    error: str | None = None
-    mark: Literal["", "best", "close"] = ""
-    """``close``: its mean lies within the best one's interval."""
-
-
-def read_results(cells: Sequence[Cell]) -> list[Result]:
-    """The results of the cells, in order, the best of each dataset marked, and those within its interval."""
-    results = [_read_result(cell) for cell in cells]
-    by_dataset: dict[str, list[int]] = {}
-    for index, result in enumerate(results):
-        if result.spread is not None:
-            by_dataset.setdefault(result.cell.dataset, []).append(index)
-    for indices in by_dataset.values():
-        marks = mark_best([spread for index in indices if (spread := results[index].spread) is not None])
-        for index, mark in zip(indices, marks, strict=True):
-            results[index] = dataclasses.replace(results[index], mark=mark)
-    return results
-
-
-def mark_best(spreads: Sequence[Spread]) -> list[Literal["", "best", "close"]]:
-    """``best`` for the highest mean, ``close`` for means that its interval contains; nothing to mark for one alone."""
-    if len(spreads) < 2:
-        return [""] * len(spreads)
-    best = max(range(len(spreads)), key=lambda index: spreads[index].mean)
-    low = spreads[best].mean if (interval := spreads[best].interval) is None else interval[0]
-    return ["best" if i == best else "close" if spread.mean >= low else "" for i, spread in enumerate(spreads)]
-
-
-def _read_result(cell: Cell) -> Result:
-    summary, error = read_summary(cell), read_failure(cell)
-    if summary is None:
-        return Result(cell, "score", None, None, error)
-    group, references = summary["groups"][0], summary.get("references")
-    quantity = "score" if group.get("score") else "return"
-    spread = Spread(**group[quantity]) if group.get(quantity) else None
-    if spread is None:
-        failed = next((row["first_error"] for row in summary["members"].values() if row["first_error"]), None)
-        error = error or f"every episode failed, first: {failed}"
-    return Result(cell, quantity, spread, references["source"] if references else None, error)
-
-
 def _open_run(cell: Cell, state: State) -> Run:
-    dataset = load_data(cell.config)
+    dataset = cell.load()
     find_environment(dataclasses.asdict(dataset.info))  # hours of training without a place to evaluate are in vain
     if state == "absent":
-        return create_run(cell.directory, cell.config, dataset)
+        return create_run(cell.directory, cell.config(task_of(dataset.info)), dataset)
     return resume_run(cell.directory, dataset)
 
 
-def _train_to_end(run: Run) -> bool:
-    run.train()
-    return False
-
-
 def _preset_of(algorithm: str, preset: str) -> str:
-    base = find_method(algorithm).ablates or algorithm
-    return preset if preset in presets.PRESETS[base] else "default"
+    return preset if preset in find_method(algorithm).presets else "default"
 
 
-def _is_at_hand(config: Config) -> bool:
+def _source(dataset: Dataset) -> str:
+    return dataset.info.name if dataset.info.source == "arrays" else dataset.info.source
+
+
+def _rules(dataset: Dataset) -> dict[str, Any]:
+    return {name: dataset.info.rules[name] for name in RULES if name in dataset.info.rules}
+
+
+def _is_at_hand(cell: Cell) -> bool:
     """Whether the dataset can be expected to load; cheap, so False is not a verdict."""
-    if config.dataset in sources.BUILT_IN or Path(config.dataset).is_file():
+    source = cell.request["dataset"]
+    if cell.data is not None or source in sources.BUILT_IN or Path(source).is_file():
         return True
-    return any(sources.matches(config.dataset, path) for path in sources.dataset_files(config.data_dir))
+    return any(sources.matches(source, path) for path in sources.dataset_files(cell.request["data_dir"]))
 
 
 def _check_same(cell: Cell, name: str, stored: Any, wanted: Any) -> None:

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 AdvantageKind = Literal["raw", "standardized", "relative"]
-WeightKind = Literal["softmax", "leaky-relu", "exponential"]
 
 
 class AdvantageScale(NamedTuple):
@@ -79,7 +78,7 @@ def fit_scale(
 
 
 def typical_share(num_rows: int) -> float:
-    """The share of the rows that counts if none is asked for, such that n rows keep about 5.5·n^⅔.
+    """The default share of rows that dominate the weights: of n rows about 5.5·n^⅔.
 
     Few rows must not be thinned out much, or too little is left to learn an action from; of many, more can be spared
     for the best ones. The factor is fitted by hand to the benchmark's files (docs/results.md).

@@ -14,6 +14,11 @@ from vem.tasks import find_task, task_of, task_of_environment
 if TYPE_CHECKING:
     import gymnasium
 
+    from vem.runs.directory import RunDirectory
+
+
+NAME_ONE = "say which task it is (--task NAME), or give vem evaluate an environment (--env ID)"
+
 
 class References(NamedTuple):
     """The returns that score 0 and 100, and where they come from."""
@@ -27,13 +32,20 @@ class References(NamedTuple):
 class RunTarget:
     """What evaluating a run needs to know about it."""
 
-    directory: Path
+    files: RunDirectory
     environment: Environment
     environment_name: str
     references: References | None
     members: dict[str, dict[str, float]]
     """Name of each member → its values of the swept settings."""
     steps: int
+    is_own: bool = True
+    """Whether the environment is that of the run's data."""
+
+    @property
+    def other_environment(self) -> str | None:
+        """The environment's name, or None if it is the data's own."""
+        return None if self.is_own else self.environment_name
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,7 @@ class EnvironmentSpec:
             return gymnasium.make(EnvSpec.from_json(self.text), disable_env_checker=True)
         except (gymnasium.error.Error, ImportError, OSError, TypeError, ValueError) as error:
             raise SimulatorError(
-                f"the Minari dataset's environment cannot be made: {error}; name another with --env"
+                f"the Minari dataset's environment cannot be made: {error}; evaluate in another"
             ) from error
 
 
@@ -73,14 +85,41 @@ class GoalEnvironment:
         return envs.make(self.name, goal=self.goal)
 
 
-def find_target(directory: str | Path, environment: str | None = None) -> RunTarget:
-    """How to evaluate the run in ``directory``: in its data's environment, or in ``environment``."""
-    from vem.runs.run import read_config
+def find_target(directory: str | Path, environment: Environment | None = None) -> RunTarget:
+    """How to evaluate the run in ``directory``: in its data's environment, or in ``environment``.
 
-    config, facts = read_config(directory)
-    found, name, references = find_environment(facts["data"], environment)
+    Where the data name no environment, a given one is taken for theirs.
+    """
+    # Worker processes import this module and must not load JAX with the runs.
+    from vem.runs.directory import RunDirectory
+
+    files = RunDirectory(directory)
+    config, data = files.config, files.facts.to_json()
+    if callable(environment):
+        found = environment, *environment_references(environment)
+    else:
+        found = find_environment(data, environment)
+    own = None if environment is None else own_environment(data)
     members = {member.name: member.swept for member in config.members}
-    return RunTarget(Path(directory), found, name, references, members, config.steps)
+    return RunTarget(files, *found, members, config.steps, own is None or own == found[1])
+
+
+def own_environment(data: Mapping[str, Any]) -> str | None:
+    """The name of the environment that data is evaluated in, or None if it names none."""
+    try:
+        return find_environment(data)[1]
+    except SimulatorError:
+        return None
+
+
+def environment_references(environment: Environment) -> tuple[str, References | None]:
+    """The name of an environment and its reference scores, where known."""
+    if callable(environment):
+        return getattr(environment, "__qualname__", type(environment).__qualname__), None
+    task = find_task(environment) or task_of_environment(environment)
+    if task is None:
+        return environment, None
+    return task.environment, References(task.minimum, task.maximum, task.references)
 
 
 def find_environment(
@@ -99,7 +138,7 @@ def find_environment(
     if task is not None:
         name = task.environment
     if name is None:
-        raise SimulatorError(f"the data {data['name']} names no environment; give one with --env ID")
+        raise SimulatorError(f"the data {data['name']} names no environment; {NAME_ONE}")
     references = References(task.minimum, task.maximum, task.references) if task else None
     goal = data["metadata"].get("goal", data["metadata"].get("infos/goal"))
     if environment is None and name.startswith("vem/AntMaze") and isinstance(goal, list | tuple) and len(goal) == 2:
@@ -111,7 +150,7 @@ def find_environment(
 def _minari_environment(data: Mapping[str, Any]) -> tuple[Environment, str, References | None]:
     dataset_id, metadata = data["source"].removeprefix("minari:"), data["metadata"]
     if not metadata.get("environment"):
-        raise SimulatorError(f"the Minari dataset {dataset_id} names no environment; give one with --env ID")
+        raise SimulatorError(f"the Minari dataset {dataset_id} names no environment; {NAME_ONE}")
     low, high = metadata.get("ref_min_score"), metadata.get("ref_max_score")
     references = None if low is None or high is None else References(low, high, f"Minari {dataset_id}")
     try:

@@ -13,7 +13,6 @@ import numpy as np
 
 from vem.errors import SimulatorError
 from vem.policy import Policy
-from vem.runs.records import EpisodeRecord as EpisodeRecord
 
 if TYPE_CHECKING:
     import gymnasium

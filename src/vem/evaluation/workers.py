@@ -26,12 +26,12 @@ from vem.evaluation.rollout import (
     Actor,
     ActorFactory,
     Environment,
-    EpisodeRecord,
     make_environment,
     run_episode,
     space_sizes,
 )
 from vem.policy import Policy
+from vem.runs.records import EpisodeRecord
 
 ONE_THREAD: dict[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Workers share the cores by episodes; threads inside one would only get in the way of the others."""
@@ -156,8 +156,8 @@ class Evaluator:
             if isinstance(actor, Policy) and (actor.observation_size, actor.action_size) != sizes[:2]:
                 raise SimulatorError(
                     f"policy {name} takes observations of {actor.observation_size} numbers and gives actions of "
-                    f"{actor.action_size}; {sizes[2]} has {sizes[0]} and {sizes[1]}: name the environment that the "
-                    "data was recorded in with --env"
+                    f"{actor.action_size}; {sizes[2]} has {sizes[0]} and {sizes[1]}: evaluate in the environment that "
+                    "the data was recorded in"
                 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from vem.data import Dataset
 from vem.errors import RunError
-from vem.report import curves, landscape, quantities, returns, table, weighting
+from vem.report import curves, landscape, results, returns, table, weighting
 from vem.report.page import Group, Section, render_page
 from vem.report.records import RunRecord, Series, label_runs, read_run
 from vem.report.style import Drawing, drawing_style, looks, slug, write_files
@@ -109,7 +109,7 @@ def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[s
     samples: dict[str, Dataset] = {}
 
     def sampled(run: RunRecord) -> Dataset | None:
-        own, key = datasets[id(run)], str(run.facts["data"].get("sha256"))
+        own, key = datasets[id(run)], run.data.sha256
         if own is not None and key not in samples:
             samples[key] = weighting.sample_episodes(own)
         return samples.get(key)
@@ -117,7 +117,7 @@ def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[s
     show(f"{name}: scores and curves")
     rows = [table.score_row(one) for one in series]
     sections = [
-        Section("scores", "Scores", _present(quantities.draw_scores(series, styles, rows, prefix))),
+        Section("scores", "Scores", _present(results.draw_scores(series, styles, rows, prefix))),
         Section(
             "curves",
             "Learning curves",
@@ -130,7 +130,7 @@ def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[s
     show(f"{name}: value landscape")
     sections.append(_landscape_section(series, runs, datasets, prefix))
     sections.append(
-        Section("values", "Value-estimation error", quantities.draw_value_errors(series, styles, rows, prefix))
+        Section("values", "Value-estimation error", results.draw_value_errors(series, styles, rows, prefix))
     )
     show(f"{name}: advantage weights")
     found = weighting.series_weights(series, sampled)
@@ -143,10 +143,9 @@ def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[s
     sections.append(Section("sweep", "Sweep", _sweeps(runs, sampled, prefix)))
     sections.append(Section("returns", "Returns", _present(returns.draw_returns(series, styles, recordings, prefix))))
     sections.append(Section("weights", "Advantage weights", weighting.draw_weights(series, styles, found, prefix)))
-    extra = [row for run in runs for row in table.other_rows(run)]
     if first is not None and recordings is not None:
-        extra.append(table.behavior_row(first, recordings))
-    rows = [*rows, *extra, *table.paper_rows(runs[0])]
+        rows.append(table.behavior_row(first, recordings))
+    rows += table.paper_rows(runs[0])
     return Group(name, prefix, runs, series, styles, rows, sections, _notes(runs))
 
 
@@ -184,13 +183,13 @@ def _sweeps(runs: list[RunRecord], sampled: Callable[[RunRecord], Dataset | None
             rows = np.linspace(0, dataset.num_rows - 1, min(NUM_VALUE_ROWS, dataset.num_rows)).astype(int)
             values.append(np.array([policy.value(dataset.observations[rows]).mean() for policy in policies]))
         name = prefix if len(runs) == 1 else f"{prefix}{number}-"
-        drawings += quantities.draw_sweep(series, values, name, f", {run.label}" if len(runs) > 1 else "")
+        drawings += results.draw_sweep(series, values, name, f", {run.label}" if len(runs) > 1 else "")
     return drawings
 
 
 def _notes(runs: list[RunRecord]) -> list[str]:
     notes = [f"{run.label}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
-    if len({run.facts["data"].get("sha256") for run in runs}) > 1:
+    if len({run.data.sha256 for run in runs}) > 1:
         notes.append("These runs read the dataset by different rules, or different versions of it: rows differ.")
     sources = {run.references.source for run in runs if run.references is not None}
     if len(sources) > 1:

@@ -30,7 +30,7 @@ LOG_RATIO = 50.0
 
 def draw_curves(series: list[Series], looks: list[Look], prefix: str) -> list[Drawing]:
     """One Drawing for each metric that any of the runs recorded."""
-    found = {name for one in series for line in one.run.metrics for m in line["members"].values() for name in m}
+    found = {name for one in series for line in one.run.metrics for m in line.members.values() for name in m}
     ordered = [name for name in METRICS if name in found] + sorted(found - METRICS.keys())
     drawings = [_draw_metric(name, series, looks, prefix) for name in ordered]
     return [drawing for drawing in drawings if drawing is not None]
@@ -123,12 +123,12 @@ def _mark_stages(axes: Any, series: list[Series]) -> None:
     """A dotted line where a run goes from one stage to the next."""
     for run in {id(one.run): one.run for one in series}.values():
         for before, after in zip(run.metrics, run.metrics[1:], strict=False):
-            if before.get("stage") != after.get("stage"):
-                axes.axvline(before["steps"], color=GRAY, linewidth=0.9, linestyle=":")
+            if before.stage != after.stage:
+                axes.axvline(before.steps, color=GRAY, linewidth=0.9, linestyle=":")
 
 
 def _stage_sentence(series: list[Series]) -> str:
-    stages = {line.get("stage") for one in series for line in one.run.metrics}
+    stages = {line.stage for one in series for line in one.run.metrics}
     return " Dotted: the next stage of training begins." if len(stages) > 1 else ""
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from vem.data import Dataset
 from vem.envs.layouts import MazeLayout, maze_layout
 from vem.errors import SimulatorError
-from vem.evaluation.rollout import EpisodeRecord
 from vem.report.records import RunRecord, Series
 from vem.report.style import GRAY, Drawing, new_figure
+from vem.runs.records import EpisodeRecord
 
 TILES_PER_CELL = 8
 ROWS_PER_TILE = 12

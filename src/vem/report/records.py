@@ -1,27 +1,25 @@
-"""What a run directory holds, read without trusting it: damaged lines are counted and left out."""
+"""What a report knows of a run: its directory, read without trusting it, and what is missing in it."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from vem.data import Dataset
 from vem.errors import RunError, VemError
-from vem.evaluation.evaluate import References
-from vem.evaluation.rollout import EpisodeRecord
+from vem.evaluation.environments import References
+from vem.evaluation.summary import read_evaluation
 from vem.policy import Policy, load_policy
-from vem.runs.loop import Member
-from vem.runs.run import Config, load_data, read_config
+from vem.runs.config import Config, Member
+from vem.runs.directory import RunDirectory
+from vem.runs.records import DataFacts, EpisodeRecord, MetricLine
+from vem.runs.run import load_data
 from vem.tasks import Task, task_of
-
-Line = TypeVar("Line")
 
 
 @dataclass(frozen=True)
@@ -57,12 +55,10 @@ class Series:
         return [self.run.policies[name] for name in self.names if name in self.run.policies]
 
     def curve(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
-        """Updates, and the metric with one line a seed; both empty if it was never recorded."""
-        lines = [
-            line for line in self.run.metrics if all(metric in line["members"].get(name, {}) for name in self.names)
-        ]
-        steps = np.array([line["steps"] for line in lines], float)
-        values = [[line["members"][name][metric] for line in lines] for name in self.names]
+        """Steps, and the metric with one line a seed; both empty if it was never recorded."""
+        lines = [line for line in self.run.metrics if all(metric in line.members.get(name, {}) for name in self.names)]
+        steps = np.array([line.steps for line in lines], float)
+        values = [[line.members[name][metric] for line in lines] for name in self.names]
         return steps, np.array(values, float).reshape(len(self.names), len(lines))
 
     @property
@@ -83,11 +79,12 @@ class Series:
 class RunRecord:
     """One run directory."""
 
-    directory: Path
+    files: RunDirectory
     config: Config
-    facts: dict[str, Any]
-    metrics: list[dict[str, Any]]
+    data: DataFacts
+    metrics: list[MetricLine]
     episodes: list[EpisodeRecord]
+    """Those in the data's own environment."""
     references: References | None
     """The returns that score 0 and 100, where known."""
     policies: dict[str, Policy]
@@ -96,29 +93,38 @@ class RunRecord:
     """One sentence for each thing that is missing or damaged, and what to do about it."""
 
     @property
+    def directory(self) -> Path:
+        """The run directory."""
+        return self.files.path
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """All that config.json holds."""
+        return {
+            "config": dataclasses.asdict(self.config),
+            "data": self.data.to_json(),
+            "packages": self.files.packages,
+        }
+
+    @property
     def data_name(self) -> str:
         """Name of the dataset."""
-        return str(self.facts["data"].get("name", self.config.dataset))
+        return self.data.info.name
 
     @property
     def environment(self) -> str | None:
         """Gymnasium id of the evaluation environment, where known."""
-        return self.facts["data"].get("environment")
+        return self.data.info.environment
 
     @property
     def task(self) -> Task | None:
         """The benchmark task, whose references scores are normalized by."""
-        return task_of(self.facts["data"])
+        return task_of(self.data.info)
 
     @property
-    def updates_done(self) -> int:
-        """Updates that the metrics know of."""
-        return int(self.metrics[-1]["steps"]) if self.metrics else 0
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether every member has a policy."""
-        return all(member.name in self.policies for member in self.config.members)
+    def steps_done(self) -> int:
+        """Steps that the metrics know of."""
+        return self.metrics[-1].steps if self.metrics else 0
 
     @property
     def series(self) -> list[Series]:
@@ -131,7 +137,7 @@ class RunRecord:
     @cached_property
     def dataset(self) -> Dataset | None:
         """The recorded data, read again; None, with a note, where that is not possible."""
-        if self.facts["data"].get("source") == "arrays":
+        if self.data.info.source == "arrays":
             self.notes.append("It was trained on arrays from Python, so figures that need the data are left out.")
             return None
         try:
@@ -142,7 +148,7 @@ class RunRecord:
                 "put the file back and make the report again."
             )
             return None
-        if dataset.fingerprint() != self.facts["data"].get("sha256"):
+        if dataset.fingerprint() != self.data.sha256:
             self.notes.append(
                 "The dataset has changed since training, so figures that need it are left out; restore the old file."
             )
@@ -152,20 +158,13 @@ class RunRecord:
 
 def read_run(directory: str | Path) -> RunRecord:
     """The record of a run directory; RunError if it is not one."""
-    directory = Path(directory)
-    if not directory.is_dir():
-        found = "is a file" if directory.exists() else "does not exist"
-        raise RunError(f"{directory} {found}; give the directory of a run, as vem train --out made it")
-    config, facts = read_config(directory)
-    if not isinstance(facts.get("data"), dict):
-        raise RunError(f"{directory / 'config.json'} says nothing about the data; it was edited or is damaged")
-    notes: list[str] = []
-    metrics = _read_lines(directory / "metrics.jsonl", _metric_line, notes)
-    episodes = _read_lines(directory / "evaluations.jsonl", _episode, notes)
-    references = _references(directory, facts["data"])
-    record = RunRecord(directory, config, facts, metrics, episodes, references, {}, config.algorithm, notes)
-    for member in config.members:
-        path = directory / "policies" / f"{member.name}.safetensors"
+    files = RunDirectory(directory)
+    config, data = files.config, files.facts
+    metrics, episodes = files.metrics(), files.episodes()
+    notes = [lines.problem for lines in (metrics, episodes) if lines.problem is not None]
+    own = [episode for episode in episodes.records if episode.environment is None]
+    record = RunRecord(files, config, data, metrics.records, own, _references(files), {}, config.algorithm, notes)
+    for member, path in zip(config.members, files.policy_paths, strict=True):
         if path.exists():
             try:
                 record.policies[member.name] = load_policy(path)
@@ -198,14 +197,14 @@ def _state_notes(record: RunRecord) -> list[str]:
     directory, config = record.directory, record.config
     notes = []
     missing = [member.name for member in config.members if member.name not in record.policies]
-    if missing and record.updates_done >= config.steps:
+    if missing and record.steps_done >= config.steps:
         notes.append(
             f"{len(missing)} of its {len(config.members)} policies are missing or damaged ({', '.join(missing[:4])}); "
             f"write them again with: vem train --resume {directory}"
         )
     elif missing:
         notes.append(
-            f"It is not finished: {record.updates_done:,} of {config.steps:,} steps are done and there is no "
+            f"It is not finished: {record.steps_done:,} of {config.steps:,} steps are done and there is no "
             f"policy to look at yet; go on with: vem train --resume {directory}"
         )
     if not record.episodes and not missing:
@@ -224,63 +223,12 @@ def _state_notes(record: RunRecord) -> list[str]:
     return notes
 
 
-def _read_lines(path: Path, parse: Callable[[Any], Line | None], notes: list[str]) -> list[Line]:
-    """The lines that ``parse`` accepts; a note says how many it did not."""
-    if not path.exists():
-        return []
-    try:
-        lines = [line for line in path.read_bytes().splitlines() if line.strip()]
-    except OSError as error:
-        notes.append(f"{path.name} cannot be read ({error.strerror}).")
-        return []
-    good = []
-    for line in lines:
-        try:
-            record = parse(json.loads(line))
-        except ValueError:
-            record = None
-        if record is not None:
-            good.append(record)
-    if len(good) < len(lines):
-        count = len(lines) - len(good)
-        notes.append(
-            f"{count} of {len(lines)} lines of {path.name} {'is' if count == 1 else 'are'} damaged and left out."
-        )
-    return good
-
-
-def _metric_line(record: Any) -> dict[str, Any] | None:
-    if not isinstance(record, dict) or not _is_number(record.get("steps")):
-        return None
-    members = record.get("members")
-    is_good = isinstance(members, dict) and all(
-        isinstance(metrics, dict) and all(map(_is_number, metrics.values())) for metrics in members.values()
-    )
-    return record if is_good else None
-
-
-def _episode(record: Any) -> EpisodeRecord | None:
-    try:
-        episode = EpisodeRecord(**record)
-    except TypeError:
-        return None
-    numbers = (episode.steps, episode.episode_return, episode.length, episode.value_start, episode.target_start)
-    is_good = isinstance(episode.member, str) and all(number is None or _is_number(number) for number in numbers)
-    return episode if is_good else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _references(directory: Path, data: dict[str, Any]) -> References | None:
+def _references(files: RunDirectory) -> References | None:
     """Those that the newest evaluation used, else those of the benchmark task."""
-    try:
-        stored = json.loads((directory / "evaluation.json").read_text(encoding="utf-8"))["references"]
-        return None if stored is None else References(stored["minimum"], stored["maximum"], stored["source"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    task = task_of(data)
+    evaluation = read_evaluation(files)
+    if evaluation is not None:
+        return evaluation.references
+    task = task_of(files.facts.info)
     return References(task.minimum, task.maximum, task.references) if task else None
 
 

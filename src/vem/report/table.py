@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from vem.data import Dataset
 from vem.errors import VemError
-from vem.evaluation.evaluate import References
-from vem.evaluation.rollout import EpisodeRecord
+from vem.evaluation.environments import References
+from vem.evaluation.quantities import QUANTITIES, member_values
 from vem.evaluation.statistics import Spread, over_seeds
 from vem.report.records import RunRecord, Series
+from vem.runs.records import EpisodeRecord
 from vem.runs.run import load_data
+from vem.tasks import normalized_score
 
 SCORE = "normalized score"
 ONE_STEP_LIMIT = 0.2
@@ -53,23 +54,12 @@ def score_row(one: Series, steps: int | None = None) -> ScoreRow:
     return ScoreRow(one.label, "policy", evaluated, len(episodes) - failed, failed, at, spreads, None, remark)
 
 
-def other_rows(run: RunRecord) -> list[ScoreRow]:
-    """Actors that were evaluated beside the run's policies, such as the behavior itself."""
-    known = {member.name for member in run.config.members}
-    rows = []
-    for name in dict.fromkeys(e.member for e in run.episodes if e.member not in known):
-        episodes = [e for e in run.episodes if e.member == name]
-        spreads = _spreads(episodes, run.references)
-        rows.append(ScoreRow(name, "behavior", 1, len(episodes), quantities=spreads, remark="evaluated"))
-    return rows
-
-
 def behavior_row(run: RunRecord, recordings: Dataset) -> ScoreRow:
     """The recorded episodes as a row."""
     returns = recordings.episode_returns
     quantities = {"return": _single(float(returns.mean()))}
     if run.references is not None:
-        quantities["score"] = _single(float(_score(returns, run.references).mean()))
+        quantities["score"] = _single(float(normalized_score(run.references, returns).mean()))
         if (run.references.minimum, run.references.maximum) == (0.0, 1.0):
             quantities["success"] = _single(float((returns > 0).mean()))
     quantities["length"] = _single(float(recordings.episode_lengths.mean()))
@@ -106,8 +96,8 @@ def paper_rows(run: RunRecord) -> list[ScoreRow]:
 
 def member_means(one: Series, quantity: str, steps: int | None = None) -> np.ndarray:
     """The mean of a quantity for each evaluated seed of a series."""
-    found = _by_member(one.episodes(steps), quantity, one.run.references)
-    return np.array([values.mean() for values in found], float)
+    found = member_values(one.episodes(steps), quantity, one.run.references)
+    return np.array([values.mean() for values in found.values()], float)
 
 
 def score_quantity(series: list[Series]) -> tuple[str, str]:
@@ -125,46 +115,9 @@ def one_step_share(dataset: Dataset) -> float:
 
 
 def _spreads(episodes: list[EpisodeRecord], references: References | None) -> dict[str, Spread]:
-    found = {name: _by_member(episodes, name, references) for name in QUANTITIES}
-    return {name: over_seeds(values) for name, values in found.items() if values}
-
-
-def _by_member(episodes: list[EpisodeRecord], quantity: str, references: References | None) -> list[np.ndarray]:
-    """One array for each member that has the quantity, one entry an episode that did not fail."""
-    found: dict[str, list[float]] = {}
-    for episode in episodes:
-        value = None if episode.error is not None else QUANTITIES[quantity](episode, references)
-        if value is not None:
-            found.setdefault(episode.member, []).append(float(value))
-    return [np.array(values) for values in found.values()]
-
-
-def _episode_score(episode: EpisodeRecord, references: References | None) -> float | None:
-    if references is None or episode.episode_return is None:
-        return None
-    return float(_score(np.asarray(episode.episode_return), references))
-
-
-def _difference(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else first - second
-
-
-QUANTITIES: dict[str, Callable[[EpisodeRecord, References | None], float | None]] = {
-    "score": _episode_score,
-    "return": lambda episode, _: episode.episode_return,
-    "success": lambda episode, _: episode.success,
-    "length": lambda episode, _: episode.length,
-    "discounted_return": lambda episode, _: episode.discounted_return,
-    "value_start": lambda episode, _: episode.value_start,
-    "value_error": lambda episode, _: _difference(episode.value_mean, episode.target_mean),
-    "value_error_start": lambda episode, _: _difference(episode.value_start, episode.target_start),
-}
-"""Quantities of an episode, by the names of ``vem.evaluation``'s summaries; None where one is not known."""
+    found = {name: member_values(episodes, name, references) for name in QUANTITIES}
+    return {name: over_seeds(list(values.values())) for name, values in found.items() if values}
 
 
 def _single(value: float) -> Spread:
     return Spread(value, None, value, None)
-
-
-def _score(returns: np.ndarray, references: References) -> np.ndarray:
-    return 100 * (returns - references.minimum) / (references.maximum - references.minimum)

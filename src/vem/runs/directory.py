@@ -2,8 +2,9 @@
 
 RUN/config.json         everything the run depends on, with fingerprints of the data and the packages
 RUN/metrics.jsonl       training metrics, one line a chunk
-RUN/evaluations.jsonl   one line an episode; the newest evaluation of each member at each number of steps
-RUN/evaluation.json     the summary of the newest evaluation
+RUN/evaluations.jsonl   one line an episode; the newest evaluation of each member, number of steps and environment
+RUN/evaluation.json     the summary of the newest evaluation in the data's own environment
+RUN/evaluation-X.json   that in another environment, X
 RUN/checkpoints/        the newest two states; a resumed run ends with the same bits as one never stopped
 RUN/policies/           one file for each member (seed and swept setting)
 RUN/.lock               held by the process that trains
@@ -73,6 +74,11 @@ class RunDirectory:
     @cached_property
     def _stored(self) -> tuple[Config, DataFacts, dict[str, str]]:
         return _read_config(self.path)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether a run was started here."""
+        return (self.path / "config.json").exists()
 
     @property
     def config(self) -> Config:
@@ -147,26 +153,37 @@ class RunDirectory:
     # Evaluation
 
     def episodes(self) -> Lines[EpisodeRecord]:
-        """All evaluated episodes."""
+        """All evaluated episodes, those in other environments than the data's own among them."""
         return _read_lines(self.path / "evaluations.jsonl", EpisodeRecord.from_json)
 
     def write_episodes(self, records: Sequence[EpisodeRecord]) -> None:
-        """Add records; they replace older ones of the same members and steps."""
-        replaced = {(record.member, record.steps) for record in records}
-        kept = [record for record in self.episodes().records if (record.member, record.steps) not in replaced]
+        """Add records; they replace older ones of the same members, steps and environment."""
+        replaced = {(record.member, record.steps, record.environment) for record in records}
+        kept = [
+            record
+            for record in self.episodes().records
+            if (record.member, record.steps, record.environment) not in replaced
+        ]
         lines = (json.dumps(dataclasses.asdict(record), allow_nan=False) + "\n" for record in (*kept, *records))
         write_file(self.path / "evaluations.jsonl", "".join(lines).encode())
 
-    def summary(self) -> EvaluationSummary | None:
-        """The newest evaluation; None before the first, or if its file is damaged."""
+    def summary_path(self, environment: str | None = None) -> Path:
+        """Where the summary is of an evaluation in ``environment``; None: in that of the data."""
+        if environment is None:
+            return self.path / "evaluation.json"
+        name = "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in environment)
+        return self.path / f"evaluation-{name[:100]}.json"
+
+    def summary(self, environment: str | None = None) -> EvaluationSummary | None:
+        """The newest evaluation in ``environment``; None before the first, or if its file is damaged."""
         try:
-            return read_summary(json.loads((self.path / "evaluation.json").read_text(encoding="utf-8")))
+            return read_summary(json.loads(self.summary_path(environment).read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return None
 
-    def write_summary(self, summary: EvaluationSummary) -> None:
-        """Write evaluation.json."""
-        write_json(self.path / "evaluation.json", summary)
+    def write_summary(self, summary: EvaluationSummary, environment: str | None = None) -> None:
+        """Write the summary of an evaluation in ``environment``; None: in that of the data."""
+        write_json(self.summary_path(environment), summary)
 
     # The lock
 

@@ -29,9 +29,10 @@ class DataFacts:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> DataFacts:
         """The facts as config.json holds them; names that this version does not know are left out."""
-        tuples = {name: tuple(stored[name]) for name in ("action_low", "action_high", "warnings") if name in stored}
         known = {field.name for field in dataclasses.fields(DataInfo)}
-        info = DataInfo(**{name: value for name, value in (stored | tuples).items() if name in known})
+        facts: dict[str, Any] = {name: value for name, value in stored.items() if name in known}
+        facts |= {name: tuple(facts[name]) for name in ("action_low", "action_high", "warnings") if name in facts}
+        info = DataInfo(**facts)
         return cls(info, str(stored["sha256"]), int(stored["num_rows"]))
 
     def to_json(self) -> dict[str, Any]:
@@ -56,19 +57,15 @@ class MetricLine:
         record = _renamed(record)
         if not isinstance(record, dict) or not _is_number(record.get("steps")):
             return None
-        members = record.get("members")
+        members: Any = record.get("members")
         is_good = isinstance(members, dict) and all(
             isinstance(metrics, dict) and all(map(_is_number, metrics.values())) for metrics in members.values()
         )
         if not is_good:
             return None
-        seconds = record.get("seconds")
-        return cls(
-            int(record["steps"]),
-            str(record.get("stage", "")),
-            float(seconds) if _is_number(seconds) else float("nan"),
-            members,
-        )
+        seconds: Any = record.get("seconds")
+        seconds = float(seconds) if _is_number(seconds) else float("nan")
+        return cls(int(record["steps"]), str(record.get("stage", "")), seconds, members)
 
 
 @dataclass(frozen=True)
@@ -101,6 +98,8 @@ class EpisodeRecord:
     path: list[list[float]] | None = None
     """x, y along the episode, at most 200 points, in mazes."""
     error: str | None = None
+    environment: str | None = None
+    """Where, if not in the environment of the run's data."""
 
     @classmethod
     def from_json(cls, record: Any) -> EpisodeRecord | None:
@@ -120,7 +119,7 @@ class EvaluationSummary(TypedDict):
     """The newest evaluation of a run, as evaluation.json holds it."""
 
     version: int
-    steps: int
+    steps: int | None
     """Training steps behind the policies."""
     environment: str
     references: dict[str, Any] | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
@@ -78,6 +78,9 @@ class Run:
         self._policies: dict[Path, Policy] = {}
         if dataset is not None:
             self.dataset = dataset
+
+    def __fspath__(self) -> str:
+        return str(self.directory)
 
     def __repr__(self) -> str:
         count = len(self.config.members)
@@ -217,7 +220,7 @@ class Run:
         tree = jax.tree.map(jnp.asarray, tree)
         return Snapshot(header["stage"], header["done"], tree["state"], tree["memory"])
 
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Generator[Progress, None, None]:
         """Train, yielding after each chunk; writes metrics and checkpoints on the way and policies at the end."""
         self.begin()
         if self.is_finished:

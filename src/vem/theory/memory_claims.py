@@ -7,16 +7,17 @@ import numpy as np
 
 from vem.theory import operators
 from vem.theory.analysis import distance, fixed_point
-from vem.theory.claim import Claim, Ground, verdict
+from vem.theory.claim import Claim, verdict
 from vem.theory.mdp import Array
+from vem.theory.processes import Processes
 from vem.theory.trajectories import enumerate_rollouts, plan, stepped_targets
 
 
-def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
+def memory(processes: Processes, max_steps: int = 10) -> Iterator[Claim]:
     """Section 4.2, the recursion of section 3.2, and the variance at the fixed point."""
-    discount = ground.mdp.discount
+    discount = processes.mdp.discount
     gap = max(
-        ground.rate(operators.vem, expectile=tau, max_steps=max_steps) - operators.contraction_bound(tau, discount)
+        processes.rate(operators.vem, expectile=tau, max_steps=max_steps) - operators.contraction_bound(tau, discount)
         for tau in (0.1, 0.3, 0.6, 0.9)
     )
     yield Claim(
@@ -25,9 +26,9 @@ def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
         f"largest stretch minus γ_τ {gap:.0e}: the bound is reached",
         verdict(gap < 1e-8),
     )
-    fixed = {tau: ground.expectile_values(tau) for tau in (0.1, 0.3, 0.6, 0.7, 0.9)}
+    fixed = {tau: processes.expectile_values(tau) for tau in (0.1, 0.3, 0.6, 0.7, 0.9)}
     moved = {
-        tau: float(distance(ground.memory_values(tau, max_steps), fixed[tau]).mean()) for tau in (0.1, 0.3, 0.6, 0.9)
+        tau: float(distance(processes.memory_values(tau, max_steps), fixed[tau]).mean()) for tau in (0.1, 0.3, 0.6, 0.9)
     }
     yield Claim(
         "4.2",
@@ -42,8 +43,8 @@ def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
         verdict(moved[0.3] > 1e-3),
     )
     settings = {"expectile": 0.7}
-    single = ground.operator(operators.gradient_expectile, **settings)
-    planned = ground.operator(operators.vem, max_steps=max_steps, **settings)
+    single = processes.operator(operators.gradient_expectile, **settings)
+    planned = processes.operator(operators.vem, max_steps=max_steps, **settings)
     faster = [
         float((distance(planned(start), fixed[0.7]) < distance(single(start), fixed[0.7]) - 1e-12).mean())
         for start in (0 * fixed[0.7], fixed[0.7] + 1)
@@ -55,7 +56,7 @@ def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
         f"{faster[1]:.0%} from V = V*_τ + 1: only values that are too low gain",
         verdict(min(faster) == 1, "in part"),
     )
-    slack = _lemma_five_slack(ground, 0.7, max_steps)
+    slack = _lemma_five_slack(processes, 0.7, max_steps)
     yield Claim("4.2", "Lemma 5's bound.", f"smallest slack {slack:.2g} at τ = 0.7", verdict(slack > -1e-8))
     excess = float((planned(0 * fixed[0.7]) - fixed[0.7]).max())
     yield Claim(
@@ -64,7 +65,7 @@ def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
         f"largest T_vem 0 − V*_τ is {excess:.2f} at τ = 0.7",
         verdict(excess <= 1e-9),
     )
-    random = ground._replace(behavior=np.full_like(ground.behavior, 1 / ground.mdp.num_actions))
+    random = processes._replace(behavior=np.full_like(processes.behavior, 1 / processes.mdp.num_actions))
     target = random.expectile_values(0.7)
     unrolled = random.operator(operators.rollout_values, max_steps=max_steps, **settings)
     best = [float(1 + unrolled(share * target).argmax(0).mean()) for share in (0, 0.5, 0.9, 1)]
@@ -81,9 +82,9 @@ def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
         f"under a uniform μ, mean n* {best[0]:.1f} from V = 0 but {best[-1]:.1f} at V*_τ: V's height decides",
         verdict(best[0] < 1.5, "in part"),
     )
-    recursion = functools.partial(_recursion, ground=ground, expectile=0.7, max_steps=max_steps)
+    recursion = functools.partial(_recursion, processes=processes, expectile=0.7, max_steps=max_steps)
     found = fixed_point(recursion, fixed[0.7], operators.contraction_bound(0.7, discount)).values
-    places = ground.position(found), ground.position(fixed[0.7])
+    places = processes.position(found), processes.position(fixed[0.7])
     yield Claim(
         "3.2",
         "Implied: the plan of equations 5 and 6 is the operator that section 4.2 analyses.",
@@ -91,7 +92,7 @@ def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
         "{:.2f} instead of {:.2f} (0 = V^μ, 1 = V*)".format(*places),
         verdict(abs(places[0] - places[1]) < 1e-3),
     )
-    deviations = [_deviation(ground, fixed[0.7], 0.7, steps) for steps in (1, 2, 3, 4)]
+    deviations = [_deviation(processes, fixed[0.7], 0.7, steps) for steps in (1, 2, 3, 4)]
     yield Claim(
         "4.3",
         "Implied: the variance grows with n_max at the fixed point as well as at V = 0.",
@@ -100,18 +101,18 @@ def memory(ground: Ground, max_steps: int = 10) -> Iterator[Claim]:
     )
 
 
-def _recursion(values: Array, ground: Ground, expectile: float, max_steps: int) -> Array:
+def _recursion(values: Array, processes: Processes, expectile: float, max_steps: int) -> Array:
     """max_{1≤n≤n_max} (T^μ)ⁿ T_τ V: equation 6 in expectation."""
-    unrolled = ground.operator(operators.rollout_values, expectile=expectile, max_steps=max_steps + 1)
+    unrolled = processes.operator(operators.rollout_values, expectile=expectile, max_steps=max_steps + 1)
     return unrolled(values)[1:].max(0)
 
 
-def _lemma_five_slack(ground: Ground, expectile: float, max_steps: int) -> float:
+def _lemma_five_slack(processes: Processes, expectile: float, max_steps: int) -> float:
     """Right-hand side minus left-hand side of lemma 5, the smallest over values, processes and states."""
-    discount, target = ground.mdp.discount, ground.expectile_values(expectile)
+    discount, target = processes.mdp.discount, processes.expectile_values(expectile)
     rate = operators.contraction_bound(expectile, discount)
-    values = np.concatenate([0 * target[None], ground.pairs[0]])
-    unrolled = ground.operator(operators.rollout_values, expectile=expectile, max_steps=max_steps)
+    values = np.concatenate([0 * target[None], processes.pairs[0]])
+    unrolled = processes.operator(operators.rollout_values, expectile=expectile, max_steps=max_steps)
     outcomes = unrolled(values)
     bounds = []
     for n in range(1, max_steps + 1):
@@ -121,10 +122,10 @@ def _lemma_five_slack(ground: Ground, expectile: float, max_steps: int) -> float
     return float((bound - abs(outcomes.max(0) - target)).min())
 
 
-def _deviation(ground: Ground, values: Array, expectile: float, max_steps: int) -> float:
+def _deviation(processes: Processes, values: Array, expectile: float, max_steps: int) -> float:
     """E[‖T̂V − T_vem V‖₂²]^½ with every rollout enumerated, the mean over processes."""
-    recorded, probabilities = enumerate_rollouts(ground.mdp, ground.behavior, max_steps)
-    targets = stepped_targets(values, recorded, ground.mdp.discount, expectile)
-    best = plan(targets, recorded.rewards, ground.mdp.discount, max_steps)[-1, ..., 0]
-    exact = ground.operator(operators.vem, expectile=expectile, max_steps=max_steps)(values)
+    recorded, probabilities = enumerate_rollouts(processes.mdp, processes.behavior, max_steps)
+    targets = stepped_targets(values, recorded, processes.mdp.discount, expectile)
+    best = plan(targets, recorded.rewards, processes.mdp.discount, max_steps)[-1, ..., 0]
+    exact = processes.operator(operators.vem, expectile=expectile, max_steps=max_steps)(values)
     return float(np.sqrt((probabilities * (best - exact[..., None]) ** 2).sum((-1, -2))).mean())

@@ -24,11 +24,6 @@ def optimality(values: Array, mdp: MDP) -> Array:
     return action_values(values, mdp).max(-1)
 
 
-def supported_optimality(values: Array, mdp: MDP, behavior: Array) -> Array:
-    """max_a [r + γV(s′)] over the actions with μ(a|s) > 0: what the expectile operators tend to as τ → 1."""
-    return np.where(behavior > 0, action_values(values, mdp), -np.inf).max(-1)
-
-
 def optimistic(values: Array, mdp: MDP, behavior: Array) -> Array:
     """(T₊V)(s) = V(s) + E_{a∼μ}[δ]₊ (paper, proof of lemma 1)."""
     errors = action_values(values, mdp) - values[..., None]

@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vem.theory import claims, figure_claims, memory_claims, studies
-from vem.theory.claim import Claim, grounds
+from vem.theory.claim import Claim
 from vem.theory.mdp import deterministic_transitions
+from vem.theory.processes import draw_processes
 from vem.theory.toy import Table, Toy
 
 
@@ -85,7 +86,7 @@ def run(settings: Settings) -> Results:
             temperature=settings.temperature,
         )
         found += figure_claims.readings_claims(tables["readings"])
-    deterministic, stochastic = grounds(discount=settings.toy.discount, seed=settings.toy.seed)
+    deterministic, stochastic = draw_processes(discount=settings.toy.discount, seed=settings.toy.seed)
     found += claims.expectile_learning(deterministic, stochastic)
     found += claims.convergence(deterministic, stochastic)
     found += memory_claims.memory(deterministic)

@@ -15,9 +15,18 @@ from vem.algorithms.vem import guided, policy, values
 from vem.algorithms.vem.config import VEM
 from vem.algorithms.vem.values import ValueMemory, VEMState
 from vem.core import advantages
+from vem.core.arithmetic import trained
 from vem.core.networks import apply_networks
 
 __all__ = ["VEM", "VEMState", "make"]
+
+
+def arithmetic(config: VEM, spec: Spec) -> dict[str, float]:
+    """Stage → floating-point operations that one update needs."""
+    value = config.num_critics * trained((spec.observation_size, *config.value_hidden, 1))
+    regression = trained((spec.observation_size, *config.policy_hidden, spec.action_size))
+    counts = {"value": value, "policy": regression, "joint": value + regression}
+    return {stage: config.batch_size * count for stage, count in counts.items()}
 
 
 def make(config: VEM, spec: Spec, num_steps: int) -> Algorithm:

@@ -28,86 +28,102 @@ class VEM(Configuration):
 
     expectile: float = setting(0.3, "τ: above ½ values are optimistic, below ½ conservative", "level", sweep=True)
     discount: float | None = setting(
-        None, "γ; none: 0.99, and up to 0.997 for a guided policy on long recordings", "discount"
+        None, "Discount γ; none: 0.99, and up to 0.997 for a guided policy on long recordings", "discount"
     )
     plan: Literal["episodic", "crossed", "n-step", "one-step", "monte-carlo"] = setting(
-        "episodic", "how the memory looks ahead; crossed is the authors' double selection"
+        "episodic", "Plan of the memory; crossed: the authors' double selection"
     )
-    num_plan_steps: int | None = setting(None, "longest rollout n of the plan; none: to the episode's end", "positive")
+    num_plan_steps: int | None = setting(
+        None, "Longest rollout n of the plan; none: to the end of the episode", "positive"
+    )
     least_plan_steps: int | None = setting(
         None,
-        "shortest rollout n of the episodic plan; none: a twentieth of the typical recording, at most 10",
+        "Shortest rollout n of the episodic plan; none: a twentieth of the typical episode, at most 10",
         "positive",
     )
     order: Literal["plan-then-expectile", "expectile-then-plan"] = setting(
         "plan-then-expectile",
-        "where τ acts: in the regression (authors) or in the operator before planning (paper)",
+        "Where τ acts: in the regression (authors), or in the operator before the plan (paper)",
     )
     value_loss: Literal["expectile", "squared-weight", "quantile", "squared"] = setting(
-        "expectile", "squared-weight is the authors'; squared goes with expectile-then-plan"
+        "expectile", "Loss of the values; squared-weight: the authors'; squared: for expectile-then-plan"
     )
     operator_step: float | None = setting(
         None, "α of the gradient expectile operator; none: 1/(2·max(τ, 1−τ))", "positive"
     )
-    num_critics: Literal[1, 2, 4] = setting(2, "4: two groups, each valued by the smaller of its two")
+    num_critics: Literal[1, 2, 4] = setting(2, "Critics; 4: two groups, and the smaller of two is the value of a group")
     initial_values: Literal["zero", "random"] = setting(
-        "zero", "zero: values rise from 0 to what the data shows; random: as networks start, and slow to sink"
+        "zero", "Values before training; random: those of fresh networks, which sink slowly"
     )
     schedule: Literal["value-then-policy", "joint"] = setting(
-        "value-then-policy", "train values first and the policy after, or both together"
+        "value-then-policy", "Train values first and then the policy, or both together"
     )
     value_share: float | None = setting(
-        None, "share of the steps that go to the values (value-then-policy); none: ½, for a guided policy ¼", "level"
+        None,
+        "Share of the steps that train the values, with value-then-policy; none: ½, if guided ¼",
+        "level",
     )
-    steps_per_refresh: int = setting(200, "steps between two refreshes of the memory", "positive")
+    steps_per_refresh: int = setting(200, "Steps between two refreshes of the memory", "positive")
     refresh: Literal["rolling", "full"] = setting(
-        "rolling", "rolling recomputes as many rows as the steps between two refreshes cost, full all rows"
+        "rolling", "Rows valued at a refresh; rolling: as many as cost the same as the steps between two; full: all"
     )
-    target_rate: float = setting(0.005, "κ: how far target networks move at a time", "positive share")
-    target_update: Literal["update", "refresh"] = setting("update", "when target networks move")
+    target_rate: float = setting(
+        0.005, "κ: share by which target networks move toward the trained ones", "positive share"
+    )
+    target_update: Literal["update", "refresh"] = setting(
+        "update", "When target networks move: at each update or at each refresh"
+    )
+    advantage: Literal["raw", "standardized", "relative"] = setting(
+        "relative", "Unit of the advantage; relative: log of the ratio of return and value"
+    )
     policy: Literal["auto", "guided", "regression"] = setting(
         "auto",
-        "how values become a policy: regression of good actions, or guided: where good recordings go, and how to get "
-        "there; auto: guided where most of what pays lies in other recordings",
+        "How values become a policy; regression: of good actions; guided: where good recordings go and how to get "
+        "there; auto: guided where recordings must be joined to reach a reward",
     )
     horizon: int | None = setting(
-        None, "steps k that a guide looks ahead; none: a quarter of the typical recording, at most 25", "positive"
+        None, "Steps k that a guide looks ahead; none: a quarter of the typical recording, at most 25", "positive"
     )
-    guide_share: float = setting(0.33, "share of a guided policy's steps that go to the guide", "level")
-    guide_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the guide", "positive")
-    advantage: Literal["raw", "standardized", "relative"] = setting("relative", "unit of the advantage")
+    guide_share: float = setting(0.33, "Share of a guided policy's steps that go to the guide", "level")
+    guide_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the guide", "positive")
     clip_quantile: float | None = setting(
-        0.02, "advantages are clipped at this quantile on both sides; none: not", "quantile"
+        0.02, "Quantile at which advantages are clipped, on both sides; none: no clipping", "quantile"
     )
-    weight: Literal["softmax", "leaky-relu", "exponential"] = setting("softmax", "advantage to regression weight")
+    weight: Literal["softmax", "leaky-relu", "exponential"] = setting(
+        "softmax", "How an advantage becomes the weight of a row"
+    )
     effective_sample: float | None = setting(
         None,
-        "sets the temperature so that the weights keep this share of the rows; none: by their number, less of many",
+        "Share of rows that dominate the weights; none: chosen from the number of rows",
         "positive share",
         sweep=True,
     )
     temperature: float | None = setting(
-        None, "of the weights; none: found from effective-sample", "positive", sweep=True
+        None, "Temperature of the weights; none: found from effective-sample", "positive", sweep=True
     )
     policy_draw: Literal["weights", "uniform"] = setting(
-        "weights", "draw the policy's rows by their weights, or uniformly and weigh them in the loss (paper, authors)"
+        "weights", "Draw rows for the policy by their weights, or uniformly with weights in the loss (paper, authors)"
     )
-    drop_below: float | None = setting(None, "rows with a raw advantage at or below this are left out; none: keep all")
-    least_log_likelihood: float = setting(-5.0, "per action dimension: guard of negative (leaky-ReLU) weights")
-    value_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of a critic", "positive")
-    policy_hidden: tuple[int, ...] = setting((256, 256), "hidden layers of the actor", "positive")
-    policy_dropout: float = setting(0.0, "dropout in the actor", "discount")
-    log_std_low: float = setting(-3.0, "bounds of log σ of the policy")
-    log_std_high: float = setting(1.0, "")
+    drop_below: float | None = setting(None, "Leave out rows with a raw advantage at or below this; none: keep all")
+    least_log_likelihood: float = setting(
+        -5.0, "Log-likelihood per action dimension below which rows of negative weight stop counting (leaky-relu)"
+    )
+    value_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of a critic", "positive")
+    policy_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the actor", "positive")
+    policy_dropout: float = setting(0.0, "Dropout rate in the actor", "discount")
+    log_std_low: float = setting(-3.0, "Smallest log σ of the policy")
+    log_std_high: float = setting(1.0, "Largest log σ of the policy")
     value_lr: float = setting(3e-4, "Adam's learning rate for the critics", "positive")
     policy_lr: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
-    policy_lr_schedule: Literal["cosine", "none"] = setting("cosine", "whether the actor's rate falls to 0 at the end")
-    policy_weight_decay: float = setting(0.0, "decoupled weight decay of the actor", "not negative")
-    batch_size: int = setting(256, "rows in an update", "positive")
-    normalize_observations: bool = setting(True, "standardize observations (kept inside the policy)")
-    normalize_rewards: bool = setting(True, "divide rewards by the largest discounted return recorded")
-    reward_scale: float = setting(1.0, "rewards become scale·r + shift", "positive")
-    reward_shift: float = setting(0.0, "")
+    policy_lr_schedule: Literal["cosine", "none"] = setting(
+        "cosine", "cosine: the actor's learning rate falls to 0 at the end; none: it stays"
+    )
+    policy_weight_decay: float = setting(0.0, "Decoupled weight decay of the actor", "not negative")
+    batch_size: int = setting(256, "Rows in an update", "positive")
+    normalize_observations: bool = setting(True, "Standardize observations; the policy does it too")
+    normalize_rewards: bool = setting(True, "Divide rewards by the largest discounted return recorded")
+    reward_scale: float = setting(1.0, "Rewards become scale·r + shift", "positive")
+    reward_shift: float = setting(0.0, "Added to each reward after scaling")
 
     def check(self) -> None:
         """Raise SettingsError for combinations that mean nothing."""

@@ -1,4 +1,4 @@
-"""Evaluated quantities side by side: scores, value-estimation errors, and both against a swept setting."""
+"""Results of evaluation side by side: scores, value-estimation errors, and both against a swept setting."""
 
 from __future__ import annotations
 

@@ -1,0 +1,167 @@
+"""What the cells of a comparison gave, side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from vem.compare.cells import Cell, matching_evaluation, read_failure
+from vem.evaluation.statistics import Spread
+from vem.evaluation.summary import Evaluation
+from vem.evaluation.table import Table
+
+Mark = Literal["", "best", "close"]
+SIGNS: dict[Mark, str] = {"best": " *", "close": " ≈", "": "  "}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a cell gave."""
+
+    dataset: str
+    algorithm: str
+    directory: Path
+    """The run directory."""
+    evaluation: Evaluation | None = None
+    error: str | None = None
+    """Why the newest attempt failed, if it did."""
+    mark: Mark = ""
+    """``best``: the highest mean of the dataset; ``close``: a mean within the best one's interval."""
+
+    @property
+    def quantity(self) -> str:
+        """``score`` where the environment has reference scores, else ``return``."""
+        return "score" if self.evaluation is None or self.evaluation.references else "return"
+
+    @property
+    def spread(self) -> Spread | None:
+        """The quantity over seeds; None without an evaluation, or if every episode failed."""
+        if self.evaluation is None:
+            return None
+        return self.evaluation.score if self.quantity == "score" else self.evaluation.returns
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        references = self.evaluation.references if self.evaluation else None
+        return {
+            "dataset": self.dataset,
+            "algorithm": self.algorithm,
+            "run": str(self.directory),
+            "quantity": self.quantity,
+            "references": references.source if references else None,
+            **(self.spread._asdict() if self.spread else {}),
+            "mark": self.mark,
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of all cells, dataset by dataset; printing it gives a table."""
+
+    results: tuple[Result, ...]
+    episodes: int
+    """Evaluation episodes of each policy."""
+
+    @property
+    def evaluated(self) -> list[Path]:
+        """The run directories that have a result, for ``vem.report.write_report``."""
+        return [result.directory for result in self.results if result.spread is not None]
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Dataset and method of each cell that failed → why."""
+        return {f"{r.dataset} {r.algorithm}": r.error for r in self.results if r.error is not None}
+
+    def result(self, dataset: str, algorithm: str) -> Result:
+        """The result of one cell."""
+        return next(r for r in self.results if (r.dataset, r.algorithm) == (dataset, algorithm))
+
+    @property
+    def table(self) -> Table:
+        """The table that ``vem compare`` prints: rows datasets, columns methods."""
+        algorithms = list(dict.fromkeys(result.algorithm for result in self.results))
+        rows: dict[str, dict[str, str]] = {}
+        for result in self.results:
+            rows.setdefault(result.dataset, {})[result.algorithm] = _text(result)
+        found = [result.evaluation for result in self.results if result.evaluation is not None]
+        references = sorted({one.references.source for one in found if one.references})
+        quantity = f"score (references: {'; '.join(references)})" if references else "return"
+        counts = sorted({len(one.groups[0].members) for one in found})
+        seeds = f"{counts[0]} seed{'s' if counts != [1] else ''}" if len(counts) == 1 else "seeds"
+        title = f"{quantity}, mean ± std over {seeds} [95 %], {self.episodes} episodes a seed"
+        cells = [[name, *(row.get(algorithm, "-") for algorithm in algorithms)] for name, row in rows.items()]
+        notes = []
+        if any(result.mark for result in self.results):
+            notes.append(
+                "* best   ≈ within the best one's interval, which says how exactly the policies were measured, not the "
+                "seeds"
+            )
+        if len({result.quantity for result in self.results if result.spread}) > 1:
+            notes.append("rows without reference scores show returns")
+        return Table(title, ["dataset", *algorithms], cells, notes)
+
+    def __str__(self) -> str:
+        """The table as text."""
+        return str(self.table)
+
+    def _repr_html_(self) -> str:
+        """The table in a notebook."""
+        return self.table._repr_html_()
+
+
+def read_comparison(cells: Sequence[Cell], episodes: int) -> Comparison:
+    """The results of the cells, in order; the best of each dataset marked, and those within its interval."""
+    results = [_read_result(cell, episodes) for cell in cells]
+    by_dataset: dict[str, list[int]] = {}
+    for index, result in enumerate(results):
+        if result.spread is not None:
+            by_dataset.setdefault(result.dataset, []).append(index)
+    for indices in by_dataset.values():
+        marks = mark_best([spread for index in indices if (spread := results[index].spread) is not None])
+        for index, mark in zip(indices, marks, strict=True):
+            results[index] = dataclasses.replace(results[index], mark=mark)
+    return Comparison(tuple(results), episodes)
+
+
+def mark_best(spreads: Sequence[Spread]) -> list[Mark]:
+    """``best`` for the highest mean and all equal to it, ``close`` for means that their interval contains.
+
+    Nothing is marked where there is one alone, or where all are zero: nothing was achieved then.
+    """
+    means = [spread.mean for spread in spreads]
+    if len(spreads) < 2 or all(_is_equal(mean, 0.0) for mean in means):
+        return [""] * len(spreads)
+    best = max(means)
+    leading = [spread for spread in spreads if _is_equal(spread.mean, best)]
+    low = min(best if spread.interval is None else spread.interval[0] for spread in leading)
+    return ["best" if _is_equal(mean, best) else "close" if mean >= low else "" for mean in means]
+
+
+def _is_equal(first: float, second: float) -> bool:
+    """Whether two means differ by rounding at most."""
+    return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def _read_result(cell: Cell, episodes: int) -> Result:
+    files, error = cell.files, read_failure(cell)
+    result = Result(cell.dataset, cell.algorithm, cell.directory, error=error)
+    if not files.is_run or (evaluation := matching_evaluation(files, episodes)) is None:
+        return result
+    result = dataclasses.replace(result, evaluation=evaluation)
+    if result.spread is None and error is None:
+        return dataclasses.replace(result, error=f"every episode failed, first: {evaluation.first_error}")
+    return result
+
+
+def _text(result: Result) -> str:
+    if result.spread is None:
+        return "failed  " if result.error else "-  "
+    mean, std, _, interval = result.spread
+    spread = "" if std is None else f" ± {std:.1f}"
+    ends = "" if interval is None else f" [{interval[0]:.1f}, {interval[1]:.1f}]"
+    return f"{mean:.1f}{spread}{ends}{SIGNS[result.mark]}"
