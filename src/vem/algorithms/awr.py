@@ -98,28 +98,28 @@ def make(config: AWR, spec: Spec, num_steps: int) -> Algorithm:
     def update(state: AWRState, memory: AWRMemory, batch: Batch, key: jax.Array) -> tuple[AWRState, Metrics]:
         returns = memory.returns[batch.rows]
 
-        def value_loss(critic: Network) -> tuple[jax.Array, jax.Array]:
-            values = value(critic, batch.observations)[0]
-            return 0.5 * jnp.mean(((returns - values) / unit) ** 2), values
+        def compute_value_loss(critic: Network) -> tuple[jax.Array, jax.Array]:
+            v = value(critic, batch.observations)[0]
+            return 0.5 * jnp.mean(((returns - v) / unit) ** 2), v
 
-        (value_error, values), gradient = jax.value_and_grad(value_loss, has_aux=True)(state.critic)
-        critic, value_opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.critic)
-        adv = (returns - values - memory.mean) / memory.deviation
+        (value_loss, v), grads = jax.value_and_grad(compute_value_loss, has_aux=True)(state.critic)
+        critic, value_opt_state = descend(value_optimizer, grads, state.value_opt_state, state.critic)
+        adv = (returns - v - memory.mean) / memory.deviation
         weight = advantages.exponential_weights(adv, state.swept["temperature"], config.largest_weight)
 
-        def policy_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
+        def compute_policy_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
             mean = policy_mean(actor, batch.observations)
             likelihood = log_likelihood(batch.actions, mean, jnp.full(spec.action_size, log_std))
             return -jnp.mean(weight * likelihood), likelihood.mean()
 
-        (policy_error, likelihood), gradient = jax.value_and_grad(policy_loss, has_aux=True)(state.actor)
-        actor, policy_opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, state.actor)
+        (policy_loss, likelihood), grads = jax.value_and_grad(compute_policy_loss, has_aux=True)(state.actor)
+        actor, policy_opt_state = descend(policy_optimizer, grads, state.policy_opt_state, state.actor)
         metrics = {
-            "value_loss": value_error,
-            "value_mean": values.mean(),
-            "value_largest": jnp.abs(values).max(),
+            "value_loss": value_loss,
+            "value_mean": v.mean(),
+            "value_largest": jnp.abs(v).max(),
             "return_mean": returns.mean(),
-            "policy_loss": policy_error,
+            "policy_loss": policy_loss,
             "log_likelihood": likelihood,
             "effective_share": advantages.effective_share(weight),
         }

@@ -115,17 +115,17 @@ def make(config: BAIL, spec: Spec, num_steps: int) -> Algorithm:
     def update_envelope(
         state: BAILState, returns: jax.Array, batch: Batch, key: jax.Array
     ) -> tuple[BAILState, Metrics]:
-        def loss(envelope: Network) -> tuple[jax.Array, jax.Array]:
-            values = apply_networks(envelope, batch.observations)[0]
-            return envelope_loss(returns[batch.rows] - values, config.below_weight).mean(), values
+        def compute_loss(envelope: Network) -> tuple[jax.Array, jax.Array]:
+            v = apply_networks(envelope, batch.observations)[0]
+            return envelope_loss(returns[batch.rows] - v, config.below_weight).mean(), v
 
-        (value, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.envelope)
-        envelope, opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.envelope)
+        (loss, v), grads = jax.value_and_grad(compute_loss, has_aux=True)(state.envelope)
+        envelope, opt_state = descend(value_optimizer, grads, state.value_opt_state, state.envelope)
         metrics = {
-            "value_loss": value,
-            "value_mean": values.mean(),
-            "value_largest": jnp.abs(values).max(),
-            "below_share": jnp.mean(values < returns[batch.rows]),
+            "value_loss": loss,
+            "value_mean": v.mean(),
+            "value_largest": jnp.abs(v).max(),
+            "below_share": jnp.mean(v < returns[batch.rows]),
         }
         return state._replace(envelope=envelope, value_opt_state=opt_state), metrics
 
@@ -135,13 +135,13 @@ def make(config: BAIL, spec: Spec, num_steps: int) -> Algorithm:
         weight = selected[batch.rows][chosen].astype(jnp.float32)
         observations, actions = batch.observations[chosen], batch.actions[chosen]
 
-        def loss(actor: Network) -> jax.Array:
+        def compute_loss(actor: Network) -> jax.Array:
             errors = jnp.mean((policy_mean(actor, observations) - actions) ** 2, axis=-1)
             return jnp.sum(weight * errors) / jnp.maximum(weight.sum(), 1)
 
-        value, gradient = jax.value_and_grad(loss)(state.actor)
-        actor, opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, state.actor)
-        return state._replace(actor=actor, policy_opt_state=opt_state), {"policy_loss": value, "used": weight.sum()}
+        loss, grads = jax.value_and_grad(compute_loss)(state.actor)
+        actor, opt_state = descend(policy_optimizer, grads, state.policy_opt_state, state.actor)
+        return state._replace(actor=actor, policy_opt_state=opt_state), {"policy_loss": loss, "used": weight.sum()}
 
     num_envelope = max(1, round(num_steps * config.envelope_share))
     num_drawn = -int(-config.batch_size // config.kept)

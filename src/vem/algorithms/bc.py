@@ -61,16 +61,16 @@ def make(config: BC, spec: Spec, num_steps: int) -> Algorithm:
         return BCState(actor, free_log_std, optimizer.init((actor, free_log_std)), swept)
 
     def update(state: BCState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[BCState, Metrics]:
-        def loss(parameters: tuple[Network, jax.Array]) -> jax.Array:
+        def compute_loss(parameters: tuple[Network, jax.Array]) -> jax.Array:
             actor, free = parameters
             mean = policy_mean(actor, batch.observations, key, config.policy_dropout)
             log_std = log_deviation(free, config.log_std_low, config.log_std_high)
             return -log_likelihood(batch.actions, mean, log_std).mean()
 
         parameters = (state.actor, state.free_log_std)
-        value, gradient = jax.value_and_grad(loss)(parameters)
-        (actor, free), opt_state = descend(optimizer, gradient, state.opt_state, parameters)
-        return BCState(actor, free, opt_state, state.swept), {"policy_loss": value, "log_likelihood": -value}
+        loss, grads = jax.value_and_grad(compute_loss)(parameters)
+        (actor, free), opt_state = descend(optimizer, grads, state.opt_state, parameters)
+        return BCState(actor, free, opt_state, state.swept), {"policy_loss": loss, "log_likelihood": -loss}
 
     def export(state: BCState) -> dict[str, Any]:
         log_std = log_deviation(state.free_log_std, config.log_std_low, config.log_std_high)

@@ -121,8 +121,8 @@ def state_values(state: BCQState, observations: jax.Array, latents: jax.Array) -
     repeated = jnp.broadcast_to(observations[:, None], (*latents.shape[:2], observations.shape[-1]))
     actions = generate(state.decoder, repeated, latents)
     actions = perturb(state.target_perturbation, repeated, actions, state.swept["perturbation"])
-    values = apply_networks(state.target_critics, join(repeated, actions))
-    return soft_minimum(values, state.swept["minimum_weight"]).max(axis=1)
+    q = apply_networks(state.target_critics, join(repeated, actions))
+    return soft_minimum(q, state.swept["minimum_weight"]).max(axis=1)
 
 
 def arithmetic(config: BCQ, spec: Spec) -> dict[str, float]:
@@ -171,7 +171,7 @@ def _make(config: BCQ, spec: Spec) -> tuple[Any, Any, Any, Any]:
         return jnp.clip(jax.random.normal(key, (*shape, latent_size)), -LARGEST_LATENT, LARGEST_LATENT)
 
     def update_generator(state: BCQState, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
-        def loss(networks: tuple[Network, Network]) -> tuple[jax.Array, Metrics]:
+        def compute_loss(networks: tuple[Network, Network]) -> tuple[jax.Array, Metrics]:
             encoder, decoder = networks
             mean, log_std = jnp.split(apply_network(encoder, join(batch.observations, batch.actions)), 2, axis=-1)
             log_std = jnp.clip(log_std, *LOG_STD_BOUNDS)
@@ -181,36 +181,36 @@ def _make(config: BCQ, spec: Spec) -> tuple[Any, Any, Any, Any]:
             return error + KL_WEIGHT * kl, {"generator_error": error, "generator_divergence": kl}
 
         networks = (state.encoder, state.decoder)
-        (_, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(networks)
-        (encoder, decoder), opt_state = descend(generator_optimizer, gradient, state.generator_opt_state, networks)
+        (_, metrics), grads = jax.value_and_grad(compute_loss, has_aux=True)(networks)
+        (encoder, decoder), opt_state = descend(generator_optimizer, grads, state.generator_opt_state, networks)
         return state._replace(encoder=encoder, decoder=decoder, generator_opt_state=opt_state), metrics
 
-    def update_critics(state: BCQState, goals: jax.Array, batch: Batch) -> tuple[BCQState, Metrics]:
-        def loss(critics: Network) -> tuple[jax.Array, jax.Array]:
-            values = apply_networks(critics, join(batch.observations, batch.actions))
-            return jnp.sum(jnp.mean((goals - values) ** 2, axis=1)), values
+    def update_critics(state: BCQState, target_q: jax.Array, batch: Batch) -> tuple[BCQState, Metrics]:
+        def compute_loss(critics: Network) -> tuple[jax.Array, jax.Array]:
+            q = apply_networks(critics, join(batch.observations, batch.actions))
+            return jnp.sum(jnp.mean((target_q - q) ** 2, axis=1)), q
 
-        (value, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
-        critics, opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.critics)
-        metrics = {"critic_loss": value, "value_mean": values.mean(), "value_largest": jnp.abs(values).max()}
+        (loss, q), grads = jax.value_and_grad(compute_loss, has_aux=True)(state.critics)
+        critics, opt_state = descend(value_optimizer, grads, state.value_opt_state, state.critics)
+        metrics = {"critic_loss": loss, "value_mean": q.mean(), "value_largest": jnp.abs(q).max()}
         return state._replace(critics=critics, value_opt_state=opt_state), metrics
 
     def update_perturbation(state: BCQState, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
         sampled = generate(state.decoder, batch.observations, draw_latents(key, batch.rewards.size))
         first = jax.tree.map(lambda leaf: leaf[0], state.critics)
 
-        def loss(network: Network) -> jax.Array:
+        def compute_loss(network: Network) -> jax.Array:
             actions = perturb(network, batch.observations, sampled, state.swept["perturbation"])
             return -jnp.mean(apply_network(first, join(batch.observations, actions)))
 
-        value, gradient = jax.value_and_grad(loss)(state.perturbation)
-        network, opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, state.perturbation)
-        return state._replace(perturbation=network, policy_opt_state=opt_state), {"policy_loss": value}
+        loss, grads = jax.value_and_grad(compute_loss)(state.perturbation)
+        network, opt_state = descend(policy_optimizer, grads, state.policy_opt_state, state.perturbation)
+        return state._replace(perturbation=network, policy_opt_state=opt_state), {"policy_loss": loss}
 
-    def update_towards(goal: Any, state: BCQState, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
-        generator_key, goal_key, policy_key = jax.random.split(key, 3)
+    def update_towards(find_targets: Any, state: BCQState, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
+        generator_key, target_key, policy_key = jax.random.split(key, 3)
         state, generator_metrics = update_generator(state, batch, generator_key)
-        state, critic_metrics = update_critics(state, goal(state, goal_key), batch)
+        state, critic_metrics = update_critics(state, find_targets(state, target_key), batch)
         state, policy_metrics = update_perturbation(state, batch, policy_key)
         state = state._replace(
             target_critics=move_targets(state.target_critics, state.critics, config.target_rate),
@@ -235,12 +235,12 @@ def make(config: BCQ, spec: Spec, num_steps: int) -> Algorithm:
     init, draw_latents, update_towards, export = _make(config, spec)
 
     def update(state: BCQState, memory: Memory, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
-        def goal(state: BCQState, key: jax.Array) -> jax.Array:
+        def find_targets(state: BCQState, key: jax.Array) -> jax.Array:
             latents = draw_latents(key, config.batch_size, config.num_target_actions)
-            following = state_values(state, batch.next_observations, latents)
-            return batch.rewards + config.discount * batch.continues * following
+            next_v = state_values(state, batch.next_observations, latents)
+            return batch.rewards + config.discount * batch.continues * next_v
 
-        return update_towards(goal, state, batch, key)
+        return update_towards(find_targets, state, batch, key)
 
     stage = Stage("joint", num_steps, None, config.batch_size, no_memory, no_refresh, update)
     return Algorithm("bcq", init, (stage,), export, "bcq")

@@ -104,43 +104,44 @@ def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
 
     def update(state: IQLState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[IQLState, Metrics]:
         pairs = jnp.concatenate([batch.observations, batch.actions], axis=-1)
-        recorded = apply_networks(state.targets, pairs).min(0)
+        q = apply_networks(state.targets, pairs).min(0)
 
-        def value_loss(values: Network) -> jax.Array:
-            difference = recorded - apply_networks(values, batch.observations)[0]
+        def compute_value_loss(values: Network) -> jax.Array:
+            difference = q - apply_networks(values, batch.observations)[0]
             return losses.expectile_loss(difference, state.swept["expectile"]).mean()
 
-        value_error, gradient = jax.value_and_grad(value_loss)(state.values)
-        values, value_opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.values)
+        value_loss, grads = jax.value_and_grad(compute_value_loss)(state.values)
+        values, value_opt_state = descend(value_optimizer, grads, state.value_opt_state, state.values)
 
-        estimates = apply_networks(values, batch.observations)[0]
+        v = apply_networks(values, batch.observations)[0]
         temperature = 1 / jnp.maximum(state.swept["inverse_temperature"], 1e-8)
-        weight = advantages.exponential_weights(recorded - estimates, temperature, config.largest_weight)
+        weight = advantages.exponential_weights(q - v, temperature, config.largest_weight)
 
-        def policy_loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def compute_policy_loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
             actor, free = parameters
             mean = policy_mean(actor, batch.observations, key, config.policy_dropout)
             likelihood = log_likelihood(batch.actions, mean, log_std_of(free))
             return -jnp.mean(weight * likelihood), likelihood.mean()
 
         parameters = (state.actor, state.free_log_std)
-        (policy_error, likelihood), gradient = jax.value_and_grad(policy_loss, has_aux=True)(parameters)
-        (actor, free), policy_opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, parameters)
+        (policy_loss, likelihood), grads = jax.value_and_grad(compute_policy_loss, has_aux=True)(parameters)
+        (actor, free), policy_opt_state = descend(policy_optimizer, grads, state.policy_opt_state, parameters)
 
-        goals = batch.rewards + config.discount * batch.continues * apply_networks(values, batch.next_observations)[0]
+        next_v = apply_networks(values, batch.next_observations)[0]
+        target_q = batch.rewards + config.discount * batch.continues * next_v
 
-        def critic_loss(critics: Network) -> jax.Array:
-            return jnp.sum(jnp.mean((goals - apply_networks(critics, pairs)) ** 2, axis=1))
+        def compute_critic_loss(critics: Network) -> jax.Array:
+            return jnp.sum(jnp.mean((target_q - apply_networks(critics, pairs)) ** 2, axis=1))
 
-        critic_error, gradient = jax.value_and_grad(critic_loss)(state.critics)
-        critics, critic_opt_state = descend(critic_optimizer, gradient, state.critic_opt_state, state.critics)
+        critic_loss, grads = jax.value_and_grad(compute_critic_loss)(state.critics)
+        critics, critic_opt_state = descend(critic_optimizer, grads, state.critic_opt_state, state.critics)
         targets = move_targets(state.targets, critics, config.target_rate)
         metrics = {
-            "value_loss": value_error,
-            "value_mean": estimates.mean(),
-            "value_largest": jnp.abs(estimates).max(),
-            "critic_loss": critic_error,
-            "policy_loss": policy_error,
+            "value_loss": value_loss,
+            "value_mean": v.mean(),
+            "value_largest": jnp.abs(v).max(),
+            "critic_loss": critic_loss,
+            "policy_loss": policy_loss,
             "log_likelihood": likelihood,
             "effective_share": advantages.effective_share(weight),
         }

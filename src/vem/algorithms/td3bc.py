@@ -74,42 +74,42 @@ def make(config: TD3BC, spec: Spec, num_steps: int) -> Algorithm:
         opt_state = (policy_optimizer.init(actor), value_optimizer.init(critics))
         return TD3BCState(actor, critics, actor, critics, *opt_state, jnp.zeros((), jnp.int32), swept)
 
-    def value(critics: Network, observations: jax.Array, actions: jax.Array) -> jax.Array:
+    def q_values(critics: Network, observations: jax.Array, actions: jax.Array) -> jax.Array:
         return apply_networks(critics, jnp.concatenate([observations, actions], axis=-1))
 
     def update_critics(state: TD3BCState, batch: Batch, key: jax.Array) -> tuple[TD3BCState, Metrics]:
         noise = config.target_noise * jax.random.normal(key, batch.actions.shape)
         noise = jnp.clip(noise, -config.largest_noise, config.largest_noise)
         actions = jnp.clip(policy_mean(state.target_actor, batch.next_observations) + noise, -1, 1)
-        following = value(state.targets, batch.next_observations, actions).min(0)
-        goals = batch.rewards + config.discount * batch.continues * following
+        next_q = q_values(state.targets, batch.next_observations, actions).min(0)
+        target_q = batch.rewards + config.discount * batch.continues * next_q
 
-        def loss(critics: Network) -> tuple[jax.Array, jax.Array]:
-            values = value(critics, batch.observations, batch.actions)
-            return jnp.sum(jnp.mean((goals - values) ** 2, axis=1)), values
+        def compute_loss(critics: Network) -> tuple[jax.Array, jax.Array]:
+            q = q_values(critics, batch.observations, batch.actions)
+            return jnp.sum(jnp.mean((target_q - q) ** 2, axis=1)), q
 
-        (error, values), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
-        critics, opt_state = descend(value_optimizer, gradient, state.value_opt_state, state.critics)
-        metrics = {"critic_loss": error, "value_mean": values.mean(), "value_largest": jnp.abs(values).max()}
+        (loss, q), grads = jax.value_and_grad(compute_loss, has_aux=True)(state.critics)
+        critics, opt_state = descend(value_optimizer, grads, state.value_opt_state, state.critics)
+        metrics = {"critic_loss": loss, "value_mean": q.mean(), "value_largest": jnp.abs(q).max()}
         return state._replace(critics=critics, value_opt_state=opt_state), metrics
 
     def update_policy(state: TD3BCState, batch: Batch) -> tuple[TD3BCState, Metrics]:
-        def loss(actor: Network) -> tuple[jax.Array, jax.Array]:
+        def compute_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
             actions = policy_mean(actor, batch.observations)
-            values = value(state.critics, batch.observations, actions)[0]
-            scale = state.swept["value_weight"] / jnp.maximum(jax.lax.stop_gradient(jnp.abs(values).mean()), 1e-8)
+            q = q_values(state.critics, batch.observations, actions)[0]
+            scale = state.swept["value_weight"] / jnp.maximum(jax.lax.stop_gradient(jnp.abs(q).mean()), 1e-8)
             error = jnp.mean((actions - batch.actions) ** 2)
-            return error - scale * values.mean(), error
+            return error - scale * q.mean(), error
 
-        (policy_loss, error), gradient = jax.value_and_grad(loss, has_aux=True)(state.actor)
-        actor, opt_state = descend(policy_optimizer, gradient, state.policy_opt_state, state.actor)
+        (loss, error), grads = jax.value_and_grad(compute_loss, has_aux=True)(state.actor)
+        actor, opt_state = descend(policy_optimizer, grads, state.policy_opt_state, state.actor)
         state = state._replace(
             actor=actor,
             policy_opt_state=opt_state,
             target_actor=move_targets(state.target_actor, actor, config.target_rate),
             targets=move_targets(state.targets, state.critics, config.target_rate),
         )
-        return state, {"policy_loss": policy_loss, "cloning_error": error}
+        return state, {"policy_loss": loss, "cloning_error": error}
 
     def update(state: TD3BCState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[TD3BCState, Metrics]:
         state, critic_metrics = update_critics(state, batch, key)

@@ -62,10 +62,10 @@ def move_targets(targets: Network, online: Network, rate: jax.Array | float) -> 
 
 
 def descend(
-    optimizer: optax.GradientTransformation, gradient: Any, opt_state: Any, parameters: Parameters
+    optimizer: optax.GradientTransformation, grads: Any, opt_state: Any, parameters: Parameters
 ) -> tuple[Parameters, Any]:
     """The parameters and the optimizer's state after one step against the gradient."""
-    step, opt_state = optimizer.update(gradient, opt_state, parameters)  # type: ignore[arg-type]
+    step, opt_state = optimizer.update(grads, opt_state, parameters)  # type: ignore[arg-type]
     moved: Any = optax.apply_updates(parameters, step)  # type: ignore[arg-type]
     return moved, opt_state
 
@@ -83,8 +83,8 @@ def gradient_in_tiles(
     tiles = jax.tree.map(lambda leaf: leaf.reshape(num_tiles, -1, *leaf.shape[1:]), rows)
 
     def add(total: Parameters, tile: Any) -> tuple[Parameters, Any]:
-        gradient, extras = jax.grad(loss, has_aux=True)(parameters, tile)
-        return jax.tree.map(lambda left, right: left + right / num_tiles, total, gradient), extras
+        grads, extras = jax.grad(loss, has_aux=True)(parameters, tile)
+        return jax.tree.map(lambda left, right: left + right / num_tiles, total, grads), extras
 
     return jax.lax.scan(add, jax.tree.map(jnp.zeros_like, parameters), tiles)
 
