@@ -25,7 +25,8 @@ TINY = {
     "num_sampled_actions": 3,
     "effective_sample": 0.5,
 }
-OWN_METHODS = [name for name, method in METHODS.items() if method.ablates is None]
+OWN_METHODS = [name for name, method in METHODS.items() if method.ablates is None] + ["vem-guided"]
+"""Methods with code of their own; guided policies are VEM's second way from values to a policy."""
 
 
 def tiny_settings(name: str, **changes: Any) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from vem.runs.run import Run, create_run, read_data, resume_run
 from vem.storage import write_json
 from vem.tasks import Task, find_task, task_of
 
+UNDECIDED = (None, "auto")
+"""Settings that the data decide when a run is created; what was decided then stays."""
 State = Literal["absent", "unfinished", "trained", "done"]
 DEFAULT_STEPS = 100_000
 RULES = ("split", "time_limit", "teleports", "task", "repeat_terminals")
@@ -161,7 +163,8 @@ def cell_state(cell: Cell, num_episodes: int) -> State:
     for name in ("algorithm", "preset", "seeds", "steps", "sweep", "rules"):
         _check_same(cell, name, getattr(stored, name), getattr(wanted, name))
     for name, value in wanted.settings.items():
-        _check_same(cell, name, stored.settings.get(name), value)
+        if value not in UNDECIDED:
+            _check_same(cell, name, stored.settings.get(name), value)
     if not files.is_finished:
         return "unfinished"
     return "trained" if matching_evaluation(files, num_episodes) is None else "done"
