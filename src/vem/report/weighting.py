@@ -56,7 +56,7 @@ def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.n
         settings = dataclasses.replace(settings, effective_sample=advantages.typical_share(whole.num_transitions))
     spec = spec_of(whole)._replace(num_rows=dataset.num_rows)
     algorithm = method.make(settings, spec, run.config.steps)
-    stage = algorithm.stages[-1]
+    stage = next(stage for stage in algorithm.stages if hasattr(jax.eval_shape(stage.empty), "advantages"))
     raw = put_rows(dataset, reward_scale=settings.reward_scale, reward_shift=settings.reward_shift)
     weigh = advantages.WEIGHTS[settings.weight]
 

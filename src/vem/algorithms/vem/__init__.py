@@ -25,7 +25,9 @@ def arithmetic(config: VEM, spec: Spec) -> dict[str, float]:
     """Stage → floating-point operations that one update needs."""
     value = config.num_critics * trained((spec.observation_size, *config.value_hidden, 1))
     regression = trained((spec.observation_size, *config.policy_hidden, spec.action_size))
-    counts = {"value": value, "policy": regression, "joint": value + regression}
+    guide = trained((spec.observation_size, *config.guide_hidden, spec.observation_size))
+    executor = trained((2 * spec.observation_size, *config.policy_hidden, spec.action_size))
+    counts = {"value": value, "policy": regression, "joint": value + regression, "guide": guide, "executor": executor}
     return {stage: config.batch_size * count for stage, count in counts.items()}
 
 

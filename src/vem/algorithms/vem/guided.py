@@ -49,6 +49,8 @@ class MoveMemory(NamedTuple):
 
     ends: jax.Array
     """Row of the final observation of each row's episode."""
+    advantages: jax.Array
+    """Of each row's move, in the unit of ``scale``; −∞ for moves that are not drawn."""
     scale: advantages.AdvantageScale
     effective_share: jax.Array
     shares: sampling.Shares
@@ -148,7 +150,8 @@ def moves_of(state: GuidedState, batch: Batch) -> jax.Array:
 def empty_memory(spec: Spec) -> MoveMemory:
     """The memory before the refresh."""
     ends = jnp.zeros(spec.num_rows, jnp.int32)
-    return MoveMemory(ends, regression.empty_scale(), jnp.zeros(()), sampling.empty_shares(spec.num_rows))
+    shares = sampling.empty_shares(spec.num_rows)
+    return MoveMemory(ends, jnp.zeros(spec.num_rows), regression.empty_scale(), jnp.zeros(()), shares)
 
 
 def refresh_moves(
@@ -170,10 +173,10 @@ def refresh_moves(
     usable = jnp.where(usable.any(), usable, rows.valid)
     sample = regression.sample_rows(rows)
     scale = regression.fit_scale(config, returns[sample], values[sample], rows, state.swept)
-    adv = regression.compute_advantages(config, returns, values, scale)
-    weights = regression.weigh(config, jnp.where(usable, adv, -jnp.inf), scale)
+    adv = jnp.where(usable, regression.compute_advantages(config, returns, values, scale), -jnp.inf)
+    weights = regression.weigh(config, adv, scale)
     share = advantages.effective_share(weights) * spec.num_rows / rows.drawable.size
-    return state, MoveMemory(ends, scale, share, sampling.cumulate(weights))
+    return state, MoveMemory(ends, adv, scale, share, sampling.cumulate(weights))
 
 
 def guide_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
