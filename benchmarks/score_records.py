@@ -50,12 +50,12 @@ def make_record(run: RunDirectory) -> Record | None:
     evaluation = matching_evaluation(run)
     if evaluation is None or len(evaluation.groups) != 1:
         return None
-    summary, group = evaluation.to_json(), evaluation.groups[0]
+    summary, group, task = evaluation.to_json(), evaluation.groups[0], task_of(data.info)
     episodes = [e for e in run.episodes().records if e.steps == config.steps and e.environment is None]
     members = summary["members"]
     return {
         "version": RECORD_VERSION,
-        "dataset": task.name if (task := task_of(data.info)) else data.info.name,
+        "dataset": task.name if task else data.info.name,
         "algorithm": config.algorithm,
         "preset": config.preset,
         "seeds": list(config.seeds),

@@ -17,7 +17,6 @@ from vem.errors import DataError, SettingsError
 if TYPE_CHECKING:
     import numpy as np
 
-
 Returns = TypeVar("Returns", float, "np.ndarray")
 
 D4RL_REFERENCES = "D4RL"

@@ -1,4 +1,11 @@
-"""Several methods on several datasets, each trained and evaluated once."""
+"""Several methods on several datasets, each trained and evaluated once.
+
+``vem.compare(…)`` calls this package: the function and the package have one name.
+"""
+
+import sys
+import types
+from typing import Any
 
 from vem.compare.comparison import compare
 from vem.compare.results import Comparison, Result

@@ -1,4 +1,11 @@
-"""The report: run directories in, one self-contained HTML page and its figures out."""
+"""The report: run directories in, one self-contained HTML page and its figures out.
+
+``vem.report(…)`` calls this package: the function and the package have one name.
+"""
+
+import sys
+import types
+from typing import Any
 
 from vem.packages import make_callable
 from vem.report.build import Report, write_report, write_score_curve
