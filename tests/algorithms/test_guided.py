@@ -109,8 +109,10 @@ def test_recordings_shorter_than_the_horizon_train(lengths, tmp_path):
 def test_the_choice_follows_from_the_data():
     sparse, dense = Spec(3, 2, 1000, 400, unrewarded=0.9), Spec(3, 2, 1000, 400, unrewarded=0.0)
     config, notes = VEM().complete(sparse)
-    assert (config.policy, config.horizon, config.discount) == ("guided", 25, 0.9925)
+    assert (config.policy, config.horizon, config.discount, config.value_share) == ("guided", 25, 0.99, 0.25)
     assert any("90 %" in note for note in notes)
+    rare, _ = VEM().complete(sparse._replace(unrewarded=0.98))
+    assert rare.discount == 0.9925
     config, notes = VEM().complete(dense)
     assert (config.policy, config.horizon, config.discount) == ("regression", None, 0.99)
     assert config.complete(sparse) == (config, ())

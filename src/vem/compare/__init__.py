@@ -3,10 +3,6 @@
 ``vem.compare(…)`` calls this package: the function and the package have one name.
 """
 
-import sys
-import types
-from typing import Any
-
 from vem.compare.comparison import compare
 from vem.compare.results import Comparison, Result
 from vem.packages import make_callable

@@ -3,10 +3,6 @@
 ``vem.report(…)`` calls this package: the function and the package have one name.
 """
 
-import sys
-import types
-from typing import Any
-
 from vem.packages import make_callable
 from vem.report.build import Report, write_report, write_score_curve
 

@@ -17,6 +17,8 @@ from vem.errors import SettingsError
 
 JOINING = 0.1
 """Share of steps without a reward ahead in their own recording from which on recordings must be joined."""
+RARE = 0.95
+"""The same share from which on most states are so far from any reward that γ = 0.99 leaves nothing of it."""
 SHORTEST_RECORDING = 8
 """Steps of the typical recording below which there is nothing for a guide to point at."""
 LONGEST_HORIZON = 25
@@ -28,7 +30,7 @@ class VEM(Configuration):
 
     expectile: float = setting(0.3, "τ: above ½ values are optimistic, below ½ conservative", "level", sweep=True)
     discount: float | None = setting(
-        None, "Discount γ; none: 0.99, and up to 0.997 for a guided policy on long recordings", "discount"
+        None, "Discount γ; none: 0.99, up to 0.997 for a guided policy on long recordings with rare rewards", "discount"
     )
     plan: Literal["episodic", "crossed", "n-step", "one-step", "monte-carlo"] = setting(
         "episodic", "Plan of the memory; crossed: the authors' double selection"
@@ -186,9 +188,9 @@ class VEM(Configuration):
         if config.value_share is None:
             config = dataclasses.replace(config, value_share=0.25 if is_guided else 0.5)
         if config.discount is None:
-            far = 1 - 3 / spec.typical_steps if is_guided else 0.0
-            discount = round(min(max(far, 0.99), 0.997), 4)
-            if is_guided:
-                notes.append(f"discount {discount:g}: by the length of the typical recording")
+            is_far = is_guided and spec.unrewarded >= RARE
+            discount = round(min(max(1 - 3 / spec.typical_steps, 0.99), 0.997), 4) if is_far else 0.99
+            if is_far:
+                notes.append(f"discount {discount:g}: rewards are rare and recordings long")
             config = dataclasses.replace(config, discount=discount)
         return config, tuple(notes)
