@@ -1,0 +1,133 @@
+"""Every command and every Python snippet of the README and the documents runs, shortened where it is long."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from evaluation_cases import constant_policy
+from small_runs import quick_compilation
+from vem.cli import main
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+SIZES = {"antmaze-umaze": (29, 8), "door-human": (39, 28), "pen-human": (45, 24)}
+SHORT = {
+    "train": {"--steps": "3", "--seeds": "1", "--batch-size": "8"},
+    "compare": {"--steps": "3", "--seeds": "1", "--episodes": "1", "--jobs": "1"},
+    "evaluate": {"--episodes": "1", "--workers": "1"},
+    "data make": {"--rows": "300"},
+    "theory": {"--mdps": "3", "--datasets": "2"},
+}
+SLOW = ("vem compare paper --data-dir ~/data --run", "vem theory --out theory --json")
+"""Commands that do what another one in the list does, only longer."""
+WORDS = {"DATASET": "antmaze-umaze.hdf5", "DATA": ".", "RUN": "runs/antmaze-umaze-vem", "DIR": "out", "~/data": "."}
+
+
+def commands() -> list[str]:
+    """The ``vem`` commands of all documents, each once, in their order; remarks beside them left out."""
+    found = {}
+    for path in DOCUMENTS:
+        fence = None
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("```"):
+                fence = line if fence is None else None
+            match = re.match(r"(    )?(vem [a-z]\S*(?: \S+)*?)(?:\s{2,}.*)?$", line)
+            if match and (match[1] or fence == "```") and not match[2].startswith(SLOW):
+                found[re.sub(r" \[[^]]*\]", "", match[2])] = path
+    return list(found)
+
+
+def snippets() -> list[tuple[str, str]]:
+    """The Python blocks of each document, joined: a reader goes through them in order."""
+    found = []
+    for path in DOCUMENTS:
+        blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S)
+        if blocks:
+            found.append((str(path.relative_to(ROOT)), "\n".join(blocks)))
+    return found
+
+
+def shortened(command: str) -> list[str]:
+    arguments = [WORDS.get(word, word) for word in shlex.split(command)[1:]]
+    verb = " ".join(arguments[:2]) if arguments[0] == "data" else arguments[0]
+    for flag, value in SHORT.get(verb, {}).items():
+        if "--resume" in arguments:
+            break
+        if flag == "--batch-size" and "cql" in command:
+            arguments += ["--num-sampled-actions", "1"]
+        if flag in arguments:
+            arguments[arguments.index(flag) + 1] = value
+        else:
+            arguments += [flag, value]
+    return arguments
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A directory with small files under the names that the documents use."""
+    directory = tmp_path_factory.mktemp("documents")
+    random = np.random.default_rng(0)
+    for name, (observed, acted) in SIZES.items():
+        ends = np.arange(60) % 20 == 19
+        columns = {
+            "observations": random.normal(size=(60, observed)).astype(np.float32),
+            "actions": random.uniform(-1, 1, (60, acted)).astype(np.float32),
+            "rewards": (np.arange(60) % 20 == 15).astype(np.float32),
+            "terminals": np.zeros(60, bool),
+            "timeouts": ends,
+        }
+        with h5py.File(directory / f"{name}.hdf5", "w") as file:
+            for key, values in columns.items():
+                file[key] = values
+        if name == "antmaze-umaze":
+            np.savez(directory / "log.npz", **columns)
+    (directory / "data").symlink_to(directory, target_is_directory=True)
+    constant_policy(sizes=(11, 3)).save(directory / "policy.safetensors")
+    constant_policy(sizes=(4, 2)).save(directory / "maze.safetensors")
+    return directory
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quickly(tmp_path_factory):
+    """Compile without optimizing."""
+    with quick_compilation(tmp_path_factory.getbasetemp() / "programs"):
+        yield
+
+
+@pytest.fixture
+def inside(place, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("VEM_DATA", str(place))
+    return place
+
+
+@pytest.mark.filterwarnings("ignore::vem.errors.DataWarning")
+@pytest.mark.parametrize("command", commands())
+def test_commands_run(command, inside, capsys):
+    needs_run = re.search(r"runs/antmaze-umaze-vem|\bRUN\b", command)
+    if needs_run and not (inside / "runs/antmaze-umaze-vem").exists():
+        assert main(shortened("vem train antmaze-umaze.hdf5")) == 0
+    assert main(shortened(command)) == 0, capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::vem.errors.DataWarning")
+@pytest.mark.parametrize(("document", "code"), snippets(), ids=lambda value: value if "\n" not in value else "")
+def test_snippets_run(document, code, inside):
+    if not (inside / "runs/antmaze-umaze-vem").exists():
+        assert main(shortened("vem train antmaze-umaze.hdf5")) == 0
+    code = re.sub(r"steps=[\d_]+", "steps=3", code)
+    code = re.sub(r"episodes=\d+", "episodes=1", code)
+    code = re.sub(r"(seeds|jobs)=\d+", r"\1=1", code)
+    code = re.sub(r"\b\d+_000\b", "3", code)
+    exec(compile(code, document, "exec"), {"__name__": "snippet"})
+
+
+def test_the_documents_have_commands_and_snippets():
+    assert len(commands()) > 20
+    assert {"README.md", "docs/evaluation.md"} <= {document for document, _ in snippets()}
