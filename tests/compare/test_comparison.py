@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 import vem
@@ -19,7 +21,7 @@ def quick(tmp_path_factory):
 def dataset(tmp_path_factory):
     """A Dataset that no file holds."""
     loaded = vem.load(write_data(tmp_path_factory.mktemp("data")))
-    return loaded.with_info(source="arrays")
+    return dataclasses.replace(loaded, info=dataclasses.replace(loaded.info, source="arrays"))
 
 
 def test_a_dataset_in_hand_is_compared(dataset, tmp_path, capsys):
