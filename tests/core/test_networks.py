@@ -12,7 +12,6 @@ from vem.core.networks import (
     gradient_in_tiles,
     init_network,
     init_networks,
-    move_targets,
 )
 
 KEY = jax.random.key(0)
@@ -66,12 +65,6 @@ def test_dropout_keeps_the_mean_and_needs_a_key():
     dropped = float(apply_network(network, inputs, KEY, 0.5)[0, 0])
     assert dropped != pytest.approx(1.0, rel=1e-5)
     assert dropped == pytest.approx(1.0, abs=0.1)
-
-
-def test_targets_move_by_their_rate():
-    target, online = (Layer(jnp.zeros((1, 1)), jnp.ones(1)),), (Layer(jnp.ones((1, 1)), jnp.zeros(1)),)
-    moved = move_targets(target, online, 0.25)
-    assert (float(moved[0].weight[0, 0]), float(moved[0].bias[0])) == (0.25, 0.75)
 
 
 def test_descend_steps_against_the_gradient():

@@ -17,7 +17,7 @@ from vem.algorithms.base import Algorithm, Batch, Memory, Metrics, Rows, Spec, S
 from vem.algorithms.config import Configuration, setting
 from vem.core import memory
 from vem.core.arithmetic import forward, passed, trained
-from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, move_targets
+from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
 
 SLICE_ROWS = 1024
 """Rows valued at a time, each with all its generated actions."""
@@ -213,8 +213,10 @@ def _make(config: BCQ, spec: Spec) -> tuple[Any, Any, Any, Any]:
         state, critic_metrics = update_critics(state, find_targets(state, target_key), batch)
         state, policy_metrics = update_perturbation(state, batch, policy_key)
         state = state._replace(
-            target_critics=move_targets(state.target_critics, state.critics, config.target_rate),
-            target_perturbation=move_targets(state.target_perturbation, state.perturbation, config.target_rate),
+            target_critics=optax.incremental_update(state.critics, state.target_critics, config.target_rate),
+            target_perturbation=optax.incremental_update(
+                state.perturbation, state.target_perturbation, config.target_rate
+            ),
         )
         return state, generator_metrics | critic_metrics | policy_metrics
 

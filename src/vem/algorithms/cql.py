@@ -22,7 +22,6 @@ from vem.core.networks import (
     gradient_in_tiles,
     init_network,
     init_networks,
-    move_targets,
 )
 
 LOG_STD_BOUNDS = (-20.0, 2.0)
@@ -172,7 +171,7 @@ def update_critics(
     }
     state = state._replace(
         critics=critics,
-        targets=move_targets(state.targets, critics, config.target_rate),
+        targets=optax.incremental_update(critics, state.targets, config.target_rate),
         log_multiplier=log_multiplier,
         value_opt_state=value_opt_state,
         multiplier_opt_state=multiplier_opt_state,

@@ -14,7 +14,7 @@ from vem.algorithms.config import Configuration, setting
 from vem.core import advantages, losses
 from vem.core.arithmetic import forward, trained
 from vem.core.distributions import log_likelihood, policy_mean
-from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
+from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,6 @@ def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
 
         critic_loss, grads = jax.value_and_grad(compute_critic_loss)(state.critics)
         critics, critic_opt_state = descend(critic_optimizer, grads, state.critic_opt_state, state.critics)
-        targets = move_targets(state.targets, critics, config.target_rate)
         metrics = {
             "value_loss": value_loss,
             "value_mean": v.mean(),
@@ -145,8 +144,17 @@ def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
             "log_likelihood": likelihood,
             "effective_share": advantages.effective_share(weight),
         }
-        opt_state = (value_opt_state, critic_opt_state, policy_opt_state)
-        return IQLState(values, critics, targets, actor, free, *opt_state, state.swept), metrics
+        state = state._replace(
+            values=values,
+            critics=critics,
+            targets=optax.incremental_update(critics, state.targets, config.target_rate),
+            actor=actor,
+            free_log_std=free,
+            value_opt_state=value_opt_state,
+            critic_opt_state=critic_opt_state,
+            policy_opt_state=policy_opt_state,
+        )
+        return state, metrics
 
     def export(state: IQLState) -> dict[str, Any]:
         return {"actor": state.actor, "log_std": log_std_of(state.free_log_std), "critics": state.values}

@@ -13,7 +13,7 @@ from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memor
 from vem.algorithms.config import Configuration, setting
 from vem.core.arithmetic import forward, passed, trained
 from vem.core.distributions import policy_mean
-from vem.core.networks import Network, apply_networks, descend, init_network, init_networks, move_targets
+from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ def make(config: TD3BC, spec: Spec, num_steps: int) -> Algorithm:
         state = state._replace(
             actor=actor,
             policy_opt_state=opt_state,
-            target_actor=move_targets(state.target_actor, actor, config.target_rate),
-            targets=move_targets(state.targets, state.critics, config.target_rate),
+            target_actor=optax.incremental_update(actor, state.target_actor, config.target_rate),
+            targets=optax.incremental_update(state.critics, state.targets, config.target_rate),
         )
         return state, {"policy_loss": loss, "cloning_error": error}
 

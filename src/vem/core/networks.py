@@ -56,11 +56,6 @@ def apply_networks(networks: Network, inputs: jax.Array) -> jax.Array:
     return jax.vmap(apply_network, (0, None))(networks, inputs)[..., 0]
 
 
-def move_targets(targets: Network, online: Network, rate: jax.Array | float) -> Network:
-    """θ′ ← κ·θ + (1−κ)·θ′ with κ = ``rate``."""
-    return jax.tree.map(lambda target, source: target + rate * (source - target), targets, online)
-
-
 def descend(
     optimizer: optax.GradientTransformation, grads: Any, opt_state: Any, parameters: Parameters
 ) -> tuple[Parameters, Any]:

@@ -13,7 +13,7 @@ import optax
 from vem.algorithms.base import Batch, Metrics, Rows, Spec, Stage
 from vem.algorithms.vem.config import VEM
 from vem.core import losses, memory
-from vem.core.networks import Network, apply_networks, descend, init_networks, move_targets
+from vem.core.networks import Network, apply_networks, descend, init_networks
 
 VALUE_LOSSES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "expectile": losses.expectile_loss,
@@ -135,7 +135,7 @@ def refresh_memory(
     """Values of all rows at the first refresh, of the next slices of them at later ones, and the plan over all."""
     if config.target_update == "refresh":
         rate = jnp.where(index == 0, 0.0, config.target_rate)
-        state = state._replace(targets=move_targets(state.targets, state.critics, rate))
+        state = state._replace(targets=optax.incremental_update(state.critics, state.targets, rate))
     # A refreshed row costs one forward pass, an updated row about three.
     num_fresh = None if config.refresh == "full" else 3 * config.batch_size * config.steps_per_refresh
     value = partial(target_values, config, state, rows)
@@ -164,7 +164,7 @@ def update_values(
     critics, opt_state = descend(value_optimizer(config), grads, state.value_opt_state, state.critics)
     targets = state.targets
     if config.target_update == "update":
-        targets = move_targets(targets, critics, config.target_rate)
+        targets = optax.incremental_update(critics, targets, config.target_rate)
     metrics = {
         "value_loss": loss,
         "value_mean": v.mean(),
