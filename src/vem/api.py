@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from vem.algorithms import method_of
+from vem.algorithms.config import Configuration
 from vem.data import Dataset
 from vem.errors import RunError, SettingsError
 from vem.evaluation.environments import find_environment
@@ -42,7 +43,7 @@ class Watching:
 
 def train(
     dataset: Dataset,
-    algorithm: Any = "vem",
+    algorithm: str | Configuration = "vem",
     *,
     preset: str = "default",
     seeds: int | Sequence[int] = 1,
@@ -66,7 +67,7 @@ def train(
     if not isinstance(dataset, Dataset):
         raise SettingsError(f"the dataset is {dataset!r}; give a Dataset, such as vem.load(path) returns")
     name = algorithm
-    if dataclasses.is_dataclass(algorithm) and not isinstance(algorithm, type):
+    if isinstance(algorithm, Configuration):
         if settings or preset != "default":
             given = ", ".join([*settings, *(["preset"] if preset != "default" else [])])
             raise SettingsError(

@@ -53,9 +53,7 @@ def test_wrong_arguments_are_one_clear_error(dataset, tmp_path, arguments, chang
 
 
 def test_a_configuration_object_is_taken_as_it_is(dataset, tmp_path):
-    from vem.runs.config import build_settings
-
-    settings = build_settings("vem", {**SMALL, "expectile": 0.9})
+    settings = vem.VEM(**{**SMALL, "expectile": 0.9})
     run = vem.train(dataset, settings, steps=60, out=tmp_path / "run", progress=False)
     assert (run.config.algorithm, run.config.settings["expectile"]) == ("vem", 0.9)
     with pytest.raises(SettingsError, match="put settings into the object"):

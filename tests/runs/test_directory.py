@@ -177,7 +177,7 @@ def test_a_run_that_cannot_be_written_is_one_error(tmp_path, dataset, monkeypatc
         return opened(path, *rest, **named)
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(RunError, match="cannot write to .*Permission denied"):
+    with pytest.raises(RunError, match=r"cannot write to .*Permission denied"):
         resume_run(tmp_path / "run", dataset)
     with pytest.raises(RunError, match="Permission denied"):
         new_run(tmp_path / "new/run", dataset)
