@@ -14,7 +14,7 @@ from vem.algorithms import METHODS
 from vem.compare.cells import matching_evaluation
 from vem.evaluation.quantities import QUANTITIES
 from vem.runs.directory import RunDirectory
-from vem.tasks import TASKS
+from vem.tasks import TASKS, task_of
 
 RECORDS = Path(__file__).resolve().parent / "results" / "scores"
 RECORD_VERSION = 2
@@ -50,12 +50,12 @@ def make_record(run: RunDirectory) -> Record | None:
     evaluation = matching_evaluation(run)
     if evaluation is None or len(evaluation.groups) != 1:
         return None
-    summary, group = evaluation.to_json(), evaluation.groups[0]
+    summary, group, task = evaluation.to_json(), evaluation.groups[0], task_of(data.info)
     episodes = [e for e in run.episodes().records if e.steps == config.steps and e.environment is None]
     members = summary["members"]
     return {
         "version": RECORD_VERSION,
-        "dataset": data.info.name,
+        "dataset": task.name if task else data.info.name,
         "algorithm": config.algorithm,
         "preset": config.preset,
         "seeds": list(config.seeds),

@@ -1,10 +1,12 @@
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from vem.tasks import TASKS, find_task, normalized_score, task_of_environment
+from vem.errors import DataError, SettingsError
+from vem.tasks import TASKS, find_task, normalized_score, resolve_task, task_of, task_of_environment
 
 
 def test_every_dataset_of_the_paper_has_a_task():
@@ -96,3 +98,98 @@ def test_importing_scores_loads_nothing_heavy():
     program = "import sys, vem.tasks; print({'numpy', 'jax', 'mujoco', 'gymnasium'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+# Which task a dataset is of
+
+
+@pytest.mark.parametrize(
+    ("facts", "task", "source"),
+    [
+        ({"name": "antmaze-medium-play-v2"}, "antmaze-medium-play", "name"),
+        ({"name": "mine", "metadata": {"env": "antmaze-medium"}}, "antmaze-medium", "attributes"),
+        ({"name": "mine", "metadata": {"env": "antmaze-medium-v0"}}, "antmaze-medium", "attributes"),
+        ({"name": "mine", "metadata": {"env": "antmaze-medium-diverse-v0"}}, "antmaze-medium-diverse", "attributes"),
+        ({"name": "mine", "metadata": {"dataset": "antmaze-medium-play"}}, "antmaze-medium-play", "attributes"),
+        ({"name": "mine", "metadata": {"environment": "vem/AntMaze-Medium-v0"}}, "antmaze-medium", "attributes"),
+        # The name says which dataset of the environment it is.
+        ({"name": "antmaze-medium-diverse", "metadata": {"env": "antmaze-medium"}}, "antmaze-medium-diverse", "name"),
+        # An attribute that names a dataset is exact.
+        (
+            {"name": "antmaze-medium-diverse", "metadata": {"dataset": "antmaze-medium-play"}},
+            "antmaze-medium-play",
+            "attributes",
+        ),
+        ({"name": "hopper-medium", "task": "antmaze-medium-play"}, "antmaze-medium-play", "given"),
+        ({"name": "mine", "task": "antmaze-medium", "metadata": {"env": "door"}}, "antmaze-medium", "given"),
+        ({"name": "mine", "environment": "vem/AntMaze-Medium-v0"}, "antmaze-medium", "given"),
+        ({"name": "antmaze-medium-play", "environment": "vem/AntMaze-Medium-v0"}, "antmaze-medium-play", "given"),
+        (
+            {"name": "D4RL/ant", "source": "minari:D4RL/ant", "task": "antmaze-medium"},
+            "antmaze-medium",
+            "given",
+        ),
+    ],
+)
+def test_the_user_the_attributes_and_the_name_decide_in_this_order(facts, task, source):
+    found = resolve_task(**facts, sizes=(29, 8))
+    assert found.task is not None
+    assert (found.task.name, found.source, found.warning) == (task, source, None)
+    assert found.environment == "vem/AntMaze-Medium-v0"
+    assert (found.task.minimum, found.task.maximum) == (0.0, 1.0)
+
+
+def test_only_a_known_dataset_has_the_papers_numbers():
+    medium = resolve_task(name="mine", metadata={"env": "antmaze-medium"}).task
+    assert medium is not None
+    assert (dict(medium.paper_scores), medium.paper_expectile) == ({}, None)
+    assert medium.references == TASKS["antmaze-medium-play"].references
+
+
+@pytest.mark.parametrize(
+    ("facts", "task", "warning"),
+    [
+        ({"name": "antmaze-umaze"}, None, "name 'antmaze-umaze' means .* 29 .* 8 .* has 39 and 28: it is not used"),
+        ({"metadata": {"env": "hopper"}}, None, "attribute env = 'hopper' means .* 11 .* 3 .* has 39 and 28"),
+        ({"name": "door-human", "metadata": {"env": "hopper"}}, "door-human", "attribute env = 'hopper'"),
+        ({"name": "pen-human", "metadata": {"env": "hopper"}}, None, "hopper.*; the name 'pen-human'.* they are not"),
+        ({"name": "pen-human", "metadata": {"env": "door"}}, "door", "name 'pen-human' contradicts .* env = 'door'"),
+    ],
+)
+def test_what_contradicts_the_data_is_not_used(facts, task, warning):
+    found = resolve_task(**facts, sizes=(39, 28))
+    assert (found.task.name if found.task else None) == task
+    assert found.environment == ("vem/AdroitDoor-v0" if task else None)
+    assert found.warning is not None
+    assert re.search(warning, found.warning)
+    assert "--task" in found.warning
+
+
+def test_a_users_word_that_contradicts_the_data_is_refused():
+    with pytest.raises(DataError, match=r"task='antmaze-umaze' means .* 29 .* 8 .* has 3 and 2"):
+        resolve_task(task="antmaze-umaze", sizes=(3, 2))
+    with pytest.raises(DataError, match="environment='vem/Hopper-v0' means"):
+        resolve_task(environment="vem/Hopper-v0", sizes=(3, 2))
+    with pytest.raises(SettingsError, match="did you mean antmaze-umaze"):
+        resolve_task(task="antmaze-umaz")
+
+
+def test_environments_of_others_are_kept_and_are_no_task():
+    assert resolve_task(name="mine", environment="Pendulum-v1")[:3] == (None, None, "Pendulum-v1")
+    assert resolve_task(name="mine", metadata={"environment": "Pendulum-v1"})[:3] == (None, None, "Pendulum-v1")
+    both = {"environment": "AntMaze of our own", "env": "antmaze-umaze"}
+    assert resolve_task(name="mine", metadata=both).task is TASKS["antmaze-umaze"]
+    minari = {"name": "door-human", "source": "minari:door-human", "metadata": {"environment": "AdroitHandDoor-v1"}}
+    assert resolve_task(**minari) == (None, None, None, None)
+
+
+def test_stored_facts_know_their_task_and_older_ones_are_resolved():
+    assert task_of({"task": "door-human", "name": "hopper-medium"}) is TASKS["door-human"]
+    assert task_of({"task": None, "name": "hopper-medium"}) is None
+    older = {"name": "mine", "source": "mine.hdf5", "environment": None, "metadata": {"env": "antmaze-umaze"}}
+    assert task_of(older) is TASKS["antmaze-umaze"]
+    assert task_of({"name": "hopper-medium-v2", "environment": "vem/Hopper-v0"}) is TASKS["hopper-medium"]
+    assert task_of({"name": "door-human", "source": "minari:door-human"}) is None
+    assert task_of({"name": "logs", "metadata": None}) is None
+    for task in TASKS.values():
+        assert task_of({"task": task.name}) is task

@@ -10,8 +10,7 @@ import os
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +46,22 @@ def unflatten(template: Any, tensors: dict[str, np.ndarray], what: str) -> Any:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write ``content`` under a temporary name in the same directory, sync, rename, sync the directory."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write ``content`` as ``replace_file`` does; RunError if that fails."""
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}; what was written before is intact") from None
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write ``content`` under a temporary name in the same directory, sync, rename, sync the directory.
+
+    Missing directories are made. An OSError leaves neither them nor the temporary file behind.
+    """
+    made = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
@@ -61,9 +72,13 @@ def write_file(path: Path, content: bytes) -> None:
             os.fsync(directory)
         finally:
             os.close(directory)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise RunError(f"cannot write {path}: {error.strerror or error}; what was written before is intact") from None
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # not empty, or never made
+            for parent in made:
+                parent.rmdir()
+        raise
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -97,19 +112,3 @@ def _checksum(tensors: dict[str, np.ndarray]) -> int:
     for name in sorted(tensors):
         total = zlib.crc32(tensors[name].reshape(-1).view(np.uint8).data, zlib.crc32(name.encode(), total))
     return total
-
-
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Keep a second process from writing to the same run directory; RunError if one does already."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows
-        yield
-        return
-    with (directory / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(f"another process is training in {directory}; wait for it, or stop it first") from None
-        yield

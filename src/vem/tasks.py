@@ -1,20 +1,21 @@
-"""Reference scores as data: every benchmark task, its environment, its limits and what the paper reports.
+"""Every benchmark task as data (environment, sizes, limits, reference scores), and which task a dataset is of.
 
 score = 100·(R − minimum)/(maximum − minimum), with R the undiscounted return of an episode.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from vem.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from vem.data import DataInfo
 
 Returns = TypeVar("Returns", float, "np.ndarray")
 
@@ -38,6 +39,10 @@ class Task:
     """The D4RL name without its version, e.g. ``antmaze-medium-play``."""
     environment: str
     """Gymnasium id for ``vem.envs.make``."""
+    observation_size: int
+    """Numbers in one observation."""
+    action_size: int
+    """Numbers in one action."""
     max_steps: int
     """Steps after which an evaluation episode is cut."""
     minimum: float
@@ -87,34 +92,160 @@ def find_task(name: str) -> Task | None:
 
 
 def task_of_environment(environment: str) -> Task | None:
-    """Return some task of this environment, or None; all of them share limits and references."""
-    return next((task for task in TASKS.values() if task.environment == environment), None)
+    """Return the task of this Gymnasium id with what all its datasets share: sizes, limits, references; or None."""
+    return next((task for task in _FAMILY_TASKS.values() if task.environment == environment), None)
 
 
-def task_of(info: DataInfo) -> Task | None:
-    """The benchmark task that loaded data belong to, or None."""
-    if info.source.startswith("minari:"):
+class Resolved(NamedTuple):
+    """Which task a dataset is of, and what said so."""
+
+    task: Task | None
+    source: str | None
+    """``given`` by the user, the file's ``attributes``, or its ``name``; None without a task."""
+    environment: str | None
+    """Gymnasium id for evaluation; the user or the file may name one that belongs to no task."""
+    warning: str | None = None
+    """One sentence on what was said and is not used."""
+
+
+def resolve_task(
+    *,
+    task: str | None = None,
+    environment: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    name: str = "",
+    source: str = "",
+    sizes: tuple[int, int] | None = None,
+) -> Resolved:
+    """Decide which task a dataset is of: what the user says, else what the file's attributes say, else its name.
+
+    ``task`` and ``environment`` are the user's words, ``metadata`` the file's attributes, ``sizes`` the data's
+    observation and action size, None if unknown. A user's word that contradicts the sizes is a DataError; an attribute
+    or a name that does is not used, with a warning. An environment (``antmaze-medium``) does not say which of its
+    datasets it is: ``name`` does, or else the task has no scores of the paper. Minari data are other tasks and have
+    one here only if the user says so.
+    """
+    named = find_task(name)
+    if task is not None:
+        given = _any_task(task)
+        if given is None:
+            raise SettingsError(f"task={task!r} is unknown; {_suggestion(task)}")
+        _require_fit(f"task={task!r}", given, sizes)
+        return Resolved(given, "given", environment or given.environment)
+    if environment is not None and (given := _any_task(environment)) is not None:
+        _require_fit(f"environment={environment!r}", given, sizes)
+        return Resolved(_dataset_of(given, named), "given", given.environment)
+    if environment is not None or source.startswith("minari:"):
+        return Resolved(None, None, environment)
+
+    unused: list[str] = []
+    other = None
+    for key in (*_DATASET_ATTRIBUTES, *_ENVIRONMENT_ATTRIBUTES):
+        value = (metadata or {}).get(key)
+        found = _any_task(value) if isinstance(value, str) else None
+        if found is None:
+            other = value if key == "environment" and isinstance(value, str) and value else other
+        elif problem := _misfit(found, sizes):
+            unused.append(f"the file's attribute {key} = '{value}' {problem}")
+        else:
+            chosen = _dataset_of(found, named) if key in _ENVIRONMENT_ATTRIBUTES else found
+            if named is not None and named.environment != chosen.environment:
+                unused.append(f"the name '{name}' contradicts the file's attribute {key} = '{value}'")
+            said_by = "attributes" if chosen is found else "name"
+            return Resolved(chosen, said_by, chosen.environment, _unused(unused))
+    if other is not None or named is None:
+        return Resolved(None, None, other, _unused(unused))
+    if problem := _misfit(named, sizes):
+        return Resolved(None, None, None, _unused([*unused, f"the name '{name}' {problem}"]))
+    return Resolved(named, "name", named.environment, _unused(unused))
+
+
+class HasTask(Protocol):
+    """Facts of a dataset that know their task, such as ``DataInfo``."""
+
+    @property
+    def task(self) -> str | None:
+        """Name of the task."""
+        ...
+
+
+def task_of(facts: HasTask | Mapping[str, Any]) -> Task | None:
+    """Return the task that was resolved for a dataset, from its DataInfo or the dict that a run stores of it.
+
+    A dict of an older version has no ``task``; its environment, attributes and name are resolved here.
+    """
+    if not isinstance(facts, Mapping):
+        return _any_task(facts.task or "")
+    if "task" in facts:
+        return _any_task(str(facts["task"] or ""))
+    environment, metadata = facts.get("environment"), facts.get("metadata")
+    return resolve_task(
+        environment=environment if isinstance(environment, str) else None,
+        metadata=metadata if isinstance(metadata, Mapping) else None,
+        name=str(facts.get("name", "")),
+        source=str(facts.get("source", "")),
+    ).task
+
+
+_DATASET_ATTRIBUTES = ("dataset", "dataset_name", "dataset_id", "name")
+_ENVIRONMENT_ATTRIBUTES = ("environment", "env", "env_name", "env_id")
+
+
+def _any_task(text: str) -> Task | None:
+    """The task of a dataset's name, of an environment's name (``door``, ``antmaze-medium-v0``) or of a Gymnasium id."""
+    family = re.sub(r"-v[0-2]$", "", text.strip().lower().replace("_", "-"))
+    return find_task(text) or _FAMILY_TASKS.get(family) or task_of_environment(text)
+
+
+def _dataset_of(task: Task, named: Task | None) -> Task:
+    """The named dataset, if ``task`` means only the environment and it is one of that environment."""
+    is_family = task.name in _FAMILY_TASKS
+    return named if is_family and named is not None and named.environment == task.environment else task
+
+
+def _misfit(task: Task, sizes: tuple[int, int] | None) -> str | None:
+    """What is wrong if the data's sizes are not the task's; None if they are, or are not known."""
+    if sizes is None or sizes == (task.observation_size, task.action_size):
         return None
-    other = task_of_environment(info.environment or "")
-    shared = other and replace(other, paper_scores=MappingProxyType({}), paper_expectile=None)
-    return find_task(info.name) or shared
+    return (
+        f"means observations of {task.observation_size} and actions of {task.action_size} numbers, "
+        f"and the data has {sizes[0]} and {sizes[1]}"
+    )
 
 
-# environment, max_steps, minimum, maximum
+def _require_fit(said: str, task: Task, sizes: tuple[int, int] | None) -> None:
+    if problem := _misfit(task, sizes):
+        raise DataError(f"{said} {problem}; leave it out, or check the columns.")
+
+
+def _unused(unused: list[str]) -> str | None:
+    if not unused:
+        return None
+    what = "it is" if len(unused) == 1 else "they are"
+    return f"{'; '.join(unused)}: {what} not used. Say what the data is with task= (--task on the command line)."
+
+
+def _suggestion(text: str) -> str:
+    known = [*TASKS, *_FAMILY_TASKS]
+    close = difflib.get_close_matches(text.lower(), known, n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(dict.fromkeys(known))}."
+
+
+# environment, observation size, action size, max_steps, minimum, maximum
 _FAMILIES = {
-    "antmaze-umaze": ("vem/AntMaze-UMaze-v0", 700, 0.0, 1.0),
-    "antmaze-medium": ("vem/AntMaze-Medium-v0", 1000, 0.0, 1.0),
-    "antmaze-large": ("vem/AntMaze-Large-v0", 1000, 0.0, 1.0),
-    "door": ("vem/AdroitDoor-v0", 200, -56.512833, 2880.5693087298737),
-    "hammer": ("vem/AdroitHammer-v0", 200, -274.856578, 12794.134825156867),
-    "relocate": ("vem/AdroitRelocate-v0", 200, -6.425911, 4233.877797728884),
-    "pen": ("vem/AdroitPen-v0", 100, 96.262799, 3076.8331017826877),
-    "walker2d": ("vem/Walker2d-v0", 1000, 1.629008, 4592.3),
-    "hopper": ("vem/Hopper-v0", 1000, -20.272305, 3234.3),
-    "halfcheetah": ("vem/HalfCheetah-v0", 1000, -280.178953, 12135.0),
-    "pointmaze-umaze": ("vem/PointMaze-UMaze-v0", 120, 0.0, 1.0),
-    "pointmaze-medium": ("vem/PointMaze-Medium-v0", 250, 0.0, 1.0),
-    "pointmaze-large": ("vem/PointMaze-Large-v0", 350, 0.0, 1.0),
+    "antmaze-umaze": ("vem/AntMaze-UMaze-v0", 29, 8, 700, 0.0, 1.0),
+    "antmaze-medium": ("vem/AntMaze-Medium-v0", 29, 8, 1000, 0.0, 1.0),
+    "antmaze-large": ("vem/AntMaze-Large-v0", 29, 8, 1000, 0.0, 1.0),
+    "door": ("vem/AdroitDoor-v0", 39, 28, 200, -56.512833, 2880.5693087298737),
+    "hammer": ("vem/AdroitHammer-v0", 46, 26, 200, -274.856578, 12794.134825156867),
+    "relocate": ("vem/AdroitRelocate-v0", 39, 30, 200, -6.425911, 4233.877797728884),
+    "pen": ("vem/AdroitPen-v0", 45, 24, 100, 96.262799, 3076.8331017826877),
+    "walker2d": ("vem/Walker2d-v0", 17, 6, 1000, 1.629008, 4592.3),
+    "hopper": ("vem/Hopper-v0", 11, 3, 1000, -20.272305, 3234.3),
+    "halfcheetah": ("vem/HalfCheetah-v0", 17, 6, 1000, -280.178953, 12135.0),
+    "pointmaze-umaze": ("vem/PointMaze-UMaze-v0", 4, 2, 120, 0.0, 1.0),
+    "pointmaze-medium": ("vem/PointMaze-Medium-v0", 4, 2, 250, 0.0, 1.0),
+    "pointmaze-large": ("vem/PointMaze-Large-v0", 4, 2, 350, 0.0, 1.0),
 }
 
 # name, VEM, its std, BAIL, its std, BCQ, CQL, AWR, tuned τ
@@ -168,6 +299,9 @@ TASKS: Mapping[str, Task] = MappingProxyType(
     }
 )
 """Task name → Task: the 23 datasets of the paper, then the built-in PointMazes."""
+
+_FAMILY_TASKS = {name: TASKS.get(name) or Task(name, *facts, D4RL_REFERENCES) for name, facts in _FAMILIES.items()}
+"""Name of an environment → what all its datasets share; the paper's numbers only where it is a dataset's name too."""
 
 _D4RL_FILES = {
     f"ant-maze-{maze}-noisy-multistart-{starts}-multigoal-{goals}-sparse{version}": name

@@ -106,7 +106,7 @@ def test_a_record_is_the_run_without_its_place(tables, tmp_path, capsys):
     assert f"{unfinished}: left out" in capsys.readouterr().out
     text = path.read_text()
     stored = json.loads(text)
-    assert path.name == "own-data-vem.json"
+    assert path.name == "pointmaze-umaze-vem.json"  # the task that the environment belongs to
     assert str(tmp_path) not in text
     assert stored["training_seconds"] == 11.5
     assert stored["evaluation"]["over_seeds"]["score"]["mean"] == evaluation.score.mean

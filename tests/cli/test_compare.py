@@ -11,6 +11,7 @@ from comparison_cases import FLAGS, write_data
 from vem.cli import main
 from vem.cli.compare import parse_settings, parse_steps
 from vem.compare.jobs import share_cores
+from vem.runs.directory import RunDirectory
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +57,27 @@ def test_in_one_process(data, tmp_path, capsys):
     printed = capsys.readouterr()
     assert "bc (preset default) on pointmaze-umaze" in printed.out
     assert "pointmaze-umaze bc: done" in printed.out
-    assert "own-logs bc: failed: the data own-logs names no environment" in printed.out
+    assert "own-logs bc: failed: the data own-logs names no environment; say which task it is (--task" in printed.out
     assert not (tmp_path / "report").exists()
+
+
+def test_reading_rules_reach_the_data(data, tmp_path, capsys):
+    given = [data[1], "--algorithms", "bc", "--seeds", 1, "--steps", 20, "--episodes", 1, "--no-report"]
+    assert compare(*given, "--out", tmp_path, "--task", "pointmaze-umaze", "--teleports", "keep", "--json") == 0
+    (cell,) = json.loads(capsys.readouterr().out)["cells"]
+    assert cell["references"] == "vem: success rate in percent"
+    config = RunDirectory(tmp_path / "own-logs" / "bc").config
+    assert config.rules == {"task": "pointmaze-umaze", "teleports": "keep"}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_place_that_cannot_be_written_is_found_before_any_work(data, tmp_path, capsys, jobs):
+    (tmp_path / "file").write_text("not a directory")
+    assert compare(data[0], "--algorithms", "bc", "--out", tmp_path / "file" / "below", "--jobs", jobs) == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"error: cannot write to {tmp_path / 'file' / 'below'}")
+    assert printed.err.endswith("choose another --out\n")
+    assert "left to do" not in printed.out
 
 
 def test_ctrl_c_saves_every_running_cell(data, tmp_path):
@@ -91,7 +111,7 @@ def test_ctrl_c_saves_every_running_cell(data, tmp_path):
         (["--set", "policy_lr=-1"], "--policy-lr is -1.0"),
         (["--jobs", "0"], "--jobs is 0"),
         (["--episodes", "0"], "--episodes is 0"),
-        (["--seeds", "0"], "give at least one"),
+        (["--seeds", "0"], "seeds is 0"),
     ],
 )
 def test_mistakes_are_one_sentence_and_leave_nothing(data, tmp_path, capsys, arguments, message):

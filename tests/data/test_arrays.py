@@ -112,6 +112,7 @@ def test_teleport_splits_with_one_warning_or_is_kept():
     with pytest.warns(DataWarning, match="jumps at 1 steps inside an episode, first after row 700") as caught:
         dataset = from_arrays(**walk(teleport_after=700))
     assert len(caught) == 1
+    assert "--teleports keep on the command line" in str(caught[0].message)
     np.testing.assert_array_equal(dataset.episode_lengths, [700, 1298])
     assert not dataset.terminal.any()
     assert from_arrays(**walk(teleport_after=700), teleports="keep").num_episodes == 1

@@ -47,6 +47,18 @@ def test_describe_prints_a_plain_table(directory, capsys):
     assert "bounds [-1, 1]" in table["actions"]
 
 
+def test_describe_says_which_task_and_why(directory, capsys):
+    run("describe", "antmaze-umaze", "--data-dir", directory)
+    printed = capsys.readouterr().out
+    assert "task             unknown" in printed
+    assert "warning: the name 'antmaze-umaze' means observations of 29" in printed
+    np.savez(directory / "mine.npz", observations=np.zeros((9, 11)), actions=np.zeros((9, 3)), rewards=np.arange(9))
+    run("describe", directory / "mine.npz", "--task", "hopper-medium")
+    assert "task             hopper-medium (as given)" in capsys.readouterr().out
+    with pytest.raises(DataError, match="task='door' means"):
+        run("describe", directory / "mine.npz", "--task", "door")
+
+
 def test_describe_on_a_terminal_draws_lines(directory, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "100")

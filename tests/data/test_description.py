@@ -51,6 +51,29 @@ def test_json_holds_every_fact():
     assert facts["coverage"]["dimensions"] == [0, 1]
 
 
+def test_it_prints_as_a_table():
+    lines = str(describe(dataset(name="<own>"))).splitlines()
+    assert lines[0] == "<own>"
+    table = dict(line.split("  ", maxsplit=1) for line in lines[1:] if not line.startswith("note: "))
+    assert table["task"].strip() == "unknown"
+    assert table["transitions"].strip() == "9"
+    assert table["episode lengths"].strip() == "min 1   median 2.5   mean 2.25   max 3"
+    assert lines[-1].startswith("note: 1 of 4 episodes repeat others exactly")
+
+
+def test_notebooks_show_escaped_html():
+    html = describe(dataset(name="<own>"))._repr_html_()
+    assert "<caption>&lt;own&gt;</caption>" in html
+    assert "<tr><th>transitions</th><td>9</td></tr>" in html
+    assert "<p>note: 1 of 4 episodes" in html
+
+
+def test_a_dataset_says_what_it_is_in_two_lines():
+    text = repr(from_arrays(np.zeros((3, 11)), np.zeros((3, 3)), np.ones(3), name="logs", task="hopper-medium"))
+    assert len(text.splitlines()) == 2
+    assert all(part in text for part in ("'logs'", "2 transitions in 1 episodes", "3 rows", "task hopper-medium"))
+
+
 def test_a_repeat_counts_only_if_all_of_it_is_the_same():
     columns = {
         "observations": np.array([[0.0], [1], [2], [0], [1], [2]]),

@@ -16,11 +16,11 @@ LARGE = ["antmaze-medium-play", "antmaze-large-diverse", "door-expert", "hammer-
 needs_benchmark = pytest.mark.skipif(not SHARED.is_dir(), reason="the benchmark files are not on this machine")
 
 
-def columns(num_rows=50, **extra):
+def columns(num_rows=50, sizes=(3, 2), **extra):
     generator = np.random.default_rng(1)
     return {
-        "observations": generator.normal(size=(num_rows, 3)).astype(np.float32),
-        "actions": generator.uniform(-1, 1, (num_rows, 2)).astype(np.float32),
+        "observations": generator.normal(size=(num_rows, sizes[0])).astype(np.float32),
+        "actions": generator.uniform(-1, 1, (num_rows, sizes[1])).astype(np.float32),
         "rewards": generator.normal(size=num_rows).astype(np.float32),
         "terminals": np.arange(num_rows) % 10 == 4,
         "timeouts": np.arange(num_rows) % 10 == 9,
@@ -54,13 +54,14 @@ def test_metadata_is_kept_as_json(tmp_path):
     path = write_hdf5(
         tmp_path / "antmaze-umaze-v2.hdf5",
         columns(
+            sizes=(29, 8),
             **{
                 "metadata/algorithm": np.bytes_("SAC"),
                 "metadata/iteration": np.int64(7),
                 "metadata/policy/weight": np.ones((20, 20)),
                 "metadata/large": np.ones(100),
                 "infos/goal": np.tile(np.float32([0.5, 9.5]), (50, 1)),
-            }
+            },
         ),
         {"recipe": "by hand", "score": np.float64(np.nan)},
     )
@@ -74,6 +75,39 @@ def test_metadata_is_kept_as_json(tmp_path):
     }
     json.dumps(info.metadata, allow_nan=False)
     assert info.environment == "vem/AntMaze-UMaze-v0"
+
+
+def test_a_renamed_file_keeps_its_task(tmp_path):
+    arrays = columns(sizes=(29, 8))
+    attributes = {"env": "antmaze-umaze", "goal": [1.0, 9.0]}
+    infos = [load(write_hdf5(tmp_path / name, arrays, attributes)).info for name in ("antmaze-umaze.hdf5", "mine.hdf5")]
+    for info in infos:
+        assert (info.task, info.task_source, info.environment) == (
+            "antmaze-umaze",
+            "attributes",
+            "vem/AntMaze-UMaze-v0",
+        )
+        assert info.warnings == ()
+    np.savez(tmp_path / "mine.npz", **arrays)
+    info = load(tmp_path / "mine.npz").info
+    assert (info.task, info.task_source, info.environment) == (None, None, None)
+
+
+def test_a_name_does_not_make_other_data_a_task(tmp_path):
+    path = write_hdf5(tmp_path / "antmaze-umaze.hdf5", columns())
+    with pytest.warns(DataWarning, match="name 'antmaze-umaze' means observations of 29 and actions of 8") as caught:
+        info = load(path).info
+    assert len(caught) == len(info.warnings) == 1
+    assert (info.task, info.task_source, info.environment) == (None, None, None)
+
+
+def test_the_users_word_wins_if_it_fits(tmp_path):
+    path = write_hdf5(tmp_path / "hopper-medium.hdf5", columns(sizes=(29, 8)), {"env": "antmaze-umaze"})
+    info = load(path, task="antmaze-large-play").info
+    assert (info.task, info.task_source, info.environment) == ("antmaze-large-play", "given", "vem/AntMaze-Large-v0")
+    assert info.warnings == ()
+    with pytest.raises(DataError, match=r"hopper-medium\.hdf5: task='hopper-medium' means observations of 11"):
+        load(path, task="hopper-medium")
 
 
 def test_goals_that_change_are_not_metadata(tmp_path):
@@ -163,10 +197,24 @@ def impossible_size(path):
     return path / "a.hdf5"
 
 
-def dangling_link(path):
+def external_link(path):
     with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
         del file["rewards"]
-        file["rewards"] = h5py.ExternalLink("elsewhere.hdf5", "/rewards")
+        file["rewards"] = h5py.ExternalLink("elsewhere.hdf5", "/all/rewards")
+    return path / "a.hdf5"
+
+
+def soft_link(path):
+    with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
+        del file["rewards"]
+        file["rewards"] = h5py.SoftLink("/all/rewards")
+    return path / "a.hdf5"
+
+
+def optional_link(path):
+    with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
+        del file["timeouts"]
+        file["timeouts"] = h5py.SoftLink("/nowhere")
     return path / "a.hdf5"
 
 
@@ -208,7 +256,9 @@ def single_array(path):
         (text_of_any_length, "'actions' holds Python objects"),
         (null_column, r"'observations' has shape \(\)"),
         (impossible_size, "'rewards' claims shape .* damaged"),
-        (dangling_link, "'rewards' (is missing|cannot be read)"),
+        (external_link, "'rewards' is an external link to '/all/rewards' in the file 'elsewhere.hdf5', which cannot"),
+        (soft_link, "'rewards' is a soft link to '/all/rewards' in the same file, which cannot be found"),
+        (optional_link, "'timeouts' is a soft link to '/nowhere'"),
         (truncated_npz, "damaged or cut short"),
         (npz_with_objects, "'actions' holds Python objects, which are never unpickled"),
         (npz_without_actions, "'actions' is missing; the file holds observations"),
@@ -220,6 +270,15 @@ def test_unusable_files_are_named_in_one_error(tmp_path, make, message):
     with pytest.raises(DataError, match=message) as caught:
         load(path)
     assert str(path) in str(caught.value)
+
+
+def test_links_that_lead_somewhere_are_followed(tmp_path):
+    arrays = columns()
+    rewards = arrays.pop("rewards")
+    write_hdf5(tmp_path / "elsewhere.hdf5", {"all/rewards": rewards})
+    with h5py.File(write_hdf5(tmp_path / "a.hdf5", arrays), "a") as file:
+        file["rewards"] = h5py.ExternalLink("elsewhere.hdf5", "/all/rewards")
+    assert load(tmp_path / "a.hdf5").fingerprint() == from_arrays(**arrays, rewards=rewards).fingerprint()
 
 
 def test_errors_in_the_columns_name_the_file(tmp_path):

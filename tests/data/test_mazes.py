@@ -1,3 +1,9 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import h5py
 import numpy as np
 import pytest
@@ -8,6 +14,7 @@ from vem.envs import maze_layout, waypoints
 from vem.errors import DataError, SettingsError
 
 NUM_ROWS = 6000
+SOURCE = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture(scope="module", params=["umaze", "medium", "large"])
@@ -171,6 +178,31 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DataError, match="VEM_CACHE"):
         mazes.maze_dataset("pointmaze-umaze", 100, cache_dir=tmp_path / "file")
+
+
+def test_no_room_is_said_before_recording(tmp_path, monkeypatch):
+    monkeypatch.setattr(mazes, "record_maze", lambda *_: pytest.fail("recorded in vain"))
+    monkeypatch.setattr(mazes.shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000_000))
+    with pytest.raises(DataError, match=r"maze\.hdf5: 100,000 rows need at least 3\.0 MB and 1\.0 MB are free"):
+        mazes.write_maze(tmp_path / "new" / "maze.hdf5", "pointmaze-umaze", 100_000)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of file sizes are POSIX")
+def test_a_disk_that_fills_up_leaves_nothing_behind(tmp_path):
+    program = (
+        "import resource, sys, vem.cli\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
+        "sys.exit(vem.cli.main(['data', 'make', 'pointmaze-umaze', '--rows', '500', '--out', 'a/b/maze.hdf5']))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1
+    assert "maze.hdf5: cannot be written (File too large)" in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["antmaze-umaze", "pointmaze-huge", ""])

@@ -5,6 +5,7 @@ import pytest
 from vem.data import load
 from vem.data.sources import dataset_files, search_directories
 from vem.errors import DataError
+from vem.tasks import find_task
 
 D4RL_UMAZE = "Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse_fixed.hdf5"
 
@@ -18,10 +19,12 @@ def home(tmp_path, monkeypatch):
 
 
 def put(directory, name, reward=1.0):
-    """Write 50 steps in five recordings, each step with the same reward."""
+    """Write 50 steps in five recordings, each step with the same reward, in the sizes of the task that is named."""
+    task = find_task(name)
+    sizes = (task.observation_size, task.action_size) if task else (1, 1)
     columns = {
-        "observations": np.linspace(0, 1, 50)[:, None],
-        "actions": np.linspace(-1, 1, 50)[:, None],
+        "observations": np.linspace(0, 1, 50)[:, None] * np.ones(sizes[0]),
+        "actions": np.linspace(-1, 1, 50)[:, None] * np.ones(sizes[1]),
         "rewards": np.full(50, reward),
         "timeouts": np.arange(50) % 10 == 9,
     }

@@ -24,10 +24,9 @@ def test_geometry_agrees_with_itself(name):
     rows, columns = layout.walls.shape
     assert right - left == pytest.approx(columns * layout.cell_size)
     assert top - bottom == pytest.approx(rows * layout.cell_size)
-    rectangles = layout.wall_rectangles
-    assert len(rectangles) == layout.walls.sum()
-    assert rectangles[:, 0].min() == pytest.approx(left)
-    assert (rectangles[:, 1] + rectangles[:, 3]).max() == pytest.approx(top)
+    centers = np.array([layout.center((row, column)) for row in range(rows) for column in range(columns)])
+    assert centers.min(axis=0) - layout.cell_size / 2 == pytest.approx([left, bottom])
+    assert centers.max(axis=0) + layout.cell_size / 2 == pytest.approx([right, top])
 
 
 def test_antmaze_is_laid_out_as_in_d4rl():
@@ -46,10 +45,9 @@ def test_pointmaze_is_laid_out_as_in_gymnasium_robotics():
     layout = maze_layout("pointmaze-medium")
     assert layout.start == (-2.5, 2.5)
     assert layout.goal == (2.5, -2.5)
-    walls = {tuple(rectangle[:2]) for rectangle in layout.wall_rectangles.tolist()}
-    assert (-4.0, 3.0) in walls
-    assert (-3.0, 2.0) not in walls
-    assert np.all(layout.wall_rectangles[:, 2:] == 1.0)
+    assert layout.cell_size == 1.0
+    assert layout.walls[layout.cell(-3.5, 3.5)]
+    assert not layout.walls[layout.cell(-2.5, 2.5)]
 
 
 @pytest.mark.parametrize("name", ["hopper-medium", "antmaze", "antmaze-huge-v0", "vem/AdroitDoor-v0"])

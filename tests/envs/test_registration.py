@@ -1,3 +1,4 @@
+import importlib
 import os
 import subprocess
 import sys
@@ -9,21 +10,9 @@ import pytest
 
 from vem import envs
 from vem.errors import SimulatorError
-from vem.tasks import TASKS
+from vem.tasks import TASKS, task_of_environment
 
 SOURCE = Path(__file__).parents[2] / "src"
-
-SIZES = {
-    "AntMaze": (29, 8),
-    "AdroitDoor": (39, 28),
-    "AdroitHammer": (46, 26),
-    "AdroitRelocate": (39, 30),
-    "AdroitPen": (45, 24),
-    "Hopper": (11, 3),
-    "Walker2d": (17, 6),
-    "HalfCheetah": (17, 6),
-    "PointMaze": (4, 2),
-}
 
 
 def run_python(program, directory):
@@ -36,9 +25,10 @@ def run_python(program, directory):
 @pytest.mark.parametrize("environment", envs.environment_ids())
 def test_every_id_makes_an_environment_that_keeps_its_promises(environment):
     env = envs.make(environment)
-    observation_size, action_size = SIZES[environment.removeprefix("vem/").split("-")[0]]
-    assert env.observation_space.shape == (observation_size,)
-    assert env.action_space.shape == (action_size,)
+    task = task_of_environment(environment)
+    assert task is not None
+    assert env.observation_space.shape == (task.observation_size,)
+    assert env.action_space.shape == (task.action_size,)
     np.testing.assert_array_equal(env.action_space.low, -1)
     np.testing.assert_array_equal(env.action_space.high, 1)
     env.action_space.seed(0)
@@ -90,11 +80,18 @@ def test_an_episode_is_cut_at_its_limit():
     assert cuts == [False, False, False, True]
 
 
-def test_registering_twice_is_harmless_and_gymnasium_knows_the_ids():
-    envs.register()
-    envs.register()
-    env = gymnasium.make("vem/PointMaze-Large-v0")
-    assert env.observation_space.shape == (4,)
+def test_gymnasium_imports_the_ids_itself(tmp_path):
+    program = (
+        "import gymnasium\n"
+        "env = gymnasium.make('vem.envs:vem/AntMaze-UMaze-v0')\n"
+        "print(env.observation_space.shape, env.spec.max_episode_steps)"
+    )
+    assert run_python(program, tmp_path).stdout.strip() == "(29,) 700"
+
+
+def test_reloading_the_package_is_harmless():
+    importlib.reload(envs)
+    assert gymnasium.make("vem/PointMaze-Large-v0").observation_space.shape == (4,)
 
 
 @pytest.mark.parametrize("other", ["CartPole-v1", "AdroitHandDoor-v1"])
@@ -129,9 +126,13 @@ def test_a_missing_simulator_is_a_clear_error(monkeypatch, module):
         envs.make("door-human")
 
 
-def test_importing_loads_and_registers_nothing(tmp_path):
-    program = "import sys, vem.envs; print({'mujoco', 'gymnasium', 'gymnasium_robotics'} & set(sys.modules))"
-    assert run_python(program, tmp_path).stdout.strip() == "set()"
+def test_importing_registers_the_ids_and_loads_no_simulator(tmp_path):
+    program = (
+        "import sys, vem.envs, gymnasium\n"
+        "print({'mujoco', 'gymnasium_robotics'} & set(sys.modules))\n"
+        "print(set(vem.envs.environment_ids()) - set(gymnasium.registry))"
+    )
+    assert run_python(program, tmp_path).stdout.split() == ["set()", "set()"]
 
 
 def test_environments_print_nothing_and_leave_no_files(tmp_path):

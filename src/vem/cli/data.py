@@ -7,10 +7,7 @@ import json
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from vem.data import Description
+from typing import Any
 
 SOURCES = """\
 DATASET is one of
@@ -40,6 +37,11 @@ def register(verbs: Any) -> None:
     )
     describe.add_argument("dataset", metavar="DATASET", help="what to describe (see below)")
     describe.add_argument("--plot", metavar="FILE.png", help="also draw returns, lengths, rewards and coverage")
+    describe.add_argument(
+        "--task",
+        metavar="TASK",
+        help="the benchmark task of the data, e.g. antmaze-medium-play (default: what the file or its name says)",
+    )
     describe.add_argument(
         "--split",
         default="terminals",
@@ -95,6 +97,7 @@ def run_describe(options: argparse.Namespace) -> None:
         dataset = load(
             options.dataset,
             options.data_dir,
+            task=options.task,
             split=options.split,
             time_limit=options.time_limit,
             teleports=options.teleports,
@@ -107,17 +110,18 @@ def run_describe(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(description.to_dict(), indent=2))
         return
-    _print_table(description.name, ("", ""), _facts(description))
-    for warning in description.warnings:
-        print(f"warning: {warning}")
-    for remark in description.remarks:
-        print(f"note: {remark}")
+    if sys.stdout.isatty():
+        _draw_table(description.name, ("", ""), description.table())
+        print("\n".join(description.messages()), end="\n" if description.messages() else "")
+    else:
+        print(description)
     if options.plot:
         print(f"picture: {options.plot}")
 
 
 def run_list(options: argparse.Namespace) -> None:
     """Print which datasets are known and where they are."""
+    from vem.data.description import aligned
     from vem.data.sources import available, search_directories
 
     entries = available(options.data_dir)
@@ -126,11 +130,12 @@ def run_list(options: argparse.Namespace) -> None:
         places = [{"path": str(path), "exists": path.is_dir()} for path in directories]
         print(json.dumps({"directories": places, "datasets": [entry._asdict() for entry in entries]}, indent=2))
         return
-    _print_table(
-        "datasets",
-        ("name", "kind", "where"),
-        [(entry.name, entry.kind, ", ".join(entry.files) or entry.remark) for entry in entries],
-    )
+    header = ("name", "kind", "where")
+    rows = [(entry.name, entry.kind, ", ".join(entry.files) or entry.remark) for entry in entries]
+    if sys.stdout.isatty():
+        _draw_table("datasets", header, rows)
+    else:
+        print("\n".join(aligned([header, *rows])))
     print("searched: " + ", ".join(f"{path}{'' if path.is_dir() else ' (absent)'}" for path in directories))
 
 
@@ -146,63 +151,15 @@ def run_make(options: argparse.Namespace) -> None:
         print(write_maze(options.out or f"{options.maze}.hdf5", options.maze, num_rows, options.seed))
 
 
-def _facts(about: Description) -> list[tuple[str, str]]:
-    """The table's rows: what, and how much."""
+def _draw_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table with lines, for a terminal."""
+    from rich.console import Console
+    from rich.table import Table
 
-    def summary(of: Any) -> str:
-        return f"min {of.min:,.6g}   median {of.median:,.6g}   mean {of.mean:,.6g}   max {of.max:,.6g}"
-
-    grid = about.coverage
-    limits = f"[{min(a.low for a in about.actions):g}, {max(a.high for a in about.actions):g}]"
-    seen = f"[{min(a.min for a in about.actions):.4g}, {max(a.max for a in about.actions):.4g}]"
-    at_bounds = sum(a.share_at_bounds for a in about.actions) / len(about.actions)
-    return [
-        ("source", about.source),
-        ("environment", about.environment or "unknown"),
-        ("rules", ", ".join(f"{name} = {value}" for name, value in about.rules.items())),
-        ("rows", f"{about.rows:,}  ({about.megabytes:.1f} MB)"),
-        ("transitions", f"{about.transitions:,}"),
-        ("episodes", f"{about.episodes:,}"),
-        ("episode ends", f"{about.ended_by_terminal:,} terminal, {about.ended_by_time_limit:,} time limit"),
-        ("episode lengths", summary(about.lengths)),
-        ("episode returns", summary(about.returns)),
-        ("rewards", summary(about.rewards)),
-        (
-            "reward density",
-            f"{about.reward_density:.3%} of the steps have a reward other than {about.usual_reward:g}",
-        ),
-        (
-            "observations",
-            f"{about.observation_size} numbers, {grid.constant_dimensions:.0%} of them constant",
-        ),
-        (
-            "coverage",
-            f"{grid.occupied_cells:.0%} of a 20 × 20 grid over observations {grid.dimensions[0]} and "
-            f"{grid.dimensions[1]}",
-        ),
-        ("actions", f"{about.action_size} numbers in {seen}, bounds {limits}, {at_bounds:.1%} at a bound"),
-        (
-            "duplicates",
-            f"{about.duplicate_transitions:,} transitions, {about.duplicate_episodes:,} episodes",
-        ),
-    ]
-
-
-def _print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table with lines on a terminal, aligned plain text in a file or pipe."""
-    rows = list(rows)
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(*header, title=title, show_header=any(header), title_justify="left")
-        for row in rows:
-            table.add_row(*row)
-        Console(highlight=False, markup=False).print(table)
-        return
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    for row in [*([header] if any(header) else [(title, *[""] * (len(header) - 1))]), *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    table = Table(*header, title=title, show_header=any(header), title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False, markup=False).print(table)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

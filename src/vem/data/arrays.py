@@ -11,6 +11,7 @@ from vem.data import checks, episodes
 from vem.data.columns import Column
 from vem.data.dataset import DataInfo, Dataset
 from vem.errors import DataError, DataWarning
+from vem.tasks import resolve_task
 
 
 def from_arrays(
@@ -27,6 +28,7 @@ def from_arrays(
     teleports: str = "split",
     action_bounds: tuple[Any, Any] | None = None,
     source: str = "arrays",
+    task: str | None = None,
     environment: str | None = None,
     rules: dict[str, Any] | None = None,
     metadata: dict[str, Any] | None = None,
@@ -43,16 +45,26 @@ def from_arrays(
     r_T as in the paper. ``teleports`` says what to do with jumps far outside the file's own step sizes:
     ``"split"`` the episode there, or ``"keep"`` them. ``action_bounds`` is (low, high); by default [−1, 1]
     if all actions lie there, else the data's own range.
+
+    ``task`` says which benchmark task the data is of (``antmaze-medium-play``, ``door``), ``environment`` in
+    which Gymnasium id policies are evaluated. Without them ``metadata``, what the file says of itself, and then
+    ``name`` decide, as ``vem.tasks.resolve_task`` describes.
     """
     checks.require_choice("split", split, episodes.SPLITS)
     checks.require_choice("time_limit", time_limit, episodes.TIME_LIMITS)
     checks.require_choice("teleports", teleports, episodes.TELEPORTS)
-    found: list[str] = []
 
     states = checks.require_matrix(_column("observations", observations))
     num_rows = states.num_rows
     moves = checks.require_matrix(_column("actions", actions))
     checks.require_length(moves, num_rows)
+    found: list[str] = []
+    sizes = (states.shape[1], moves.shape[1])
+    resolved = resolve_task(
+        task=task, environment=environment, metadata=metadata, name=name, source=source, sizes=sizes
+    )
+    if resolved.warning:
+        found.append(resolved.warning)
     reward = checks.require_vector(_column("rewards", rewards), num_rows)
     checks.require_finite(Column("rewards", reward))
     checks.require_finite(moves)
@@ -66,7 +78,7 @@ def from_arrays(
     if not layout.valid.any():
         raise DataError(
             f"no valid transition in {num_rows} rows: each step is the last of its recording and has no "
-            "known successor. Check 'timeouts', record 'next_observations', or use time_limit='end'."
+            "known successor. Check 'timeouts', record 'next_observations', or use time_limit='end' (--time-limit end)."
         )
 
     observed = states.gather(layout.rows)
@@ -98,7 +110,9 @@ def from_arrays(
             source=source,
             action_low=tuple(map(float, low)),
             action_high=tuple(map(float, high)),
-            environment=environment,
+            task=resolved.task.name if resolved.task else None,
+            task_source=resolved.source,
+            environment=resolved.environment,
             rules={"split": split, "time_limit": time_limit, "teleports": teleports, **(rules or {})},
             metadata=metadata or {},
             warnings=tuple(found),
@@ -142,8 +156,8 @@ def _recordings(
         found.append(
             f"column 'observations' jumps at {surprising.sum()} steps inside an episode, first after row "
             f"{np.argmax(surprising)}, by more than {episodes.JUMP_FACTOR:g} times the 99 % quantile of "
-            "its steps: unmarked resets, treated as time limits. Mark them in 'timeouts', or set "
-            "teleports='keep' if they are real."
+            "its steps: unmarked resets, treated as time limits. Mark them in 'timeouts', or, if they "
+            "are real, keep them with teleports='keep' (--teleports keep on the command line)."
         )
     recording_ends |= jumps
     successor_known = nothing.copy() if successors is None else ~jumps

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from vem.data.checks import require_rows
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,10 @@ class DataInfo:
     """How to load it again: a path, ``minari:ID``, or ``arrays``."""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    task: str | None = None
+    """Name of the benchmark task (``vem.tasks.task_of`` gives its facts), where known."""
+    task_source: str | None = None
+    """What said so: ``given`` by the user, the file's ``attributes``, or its ``name``."""
     environment: str | None = None
     """Gymnasium id for evaluation, where known."""
     rules: dict[str, Any] = field(default_factory=dict)
@@ -51,6 +56,10 @@ class Dataset:
     terminal: np.ndarray
     """bool, (rows,); only on valid rows."""
     info: DataInfo
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not have this form."""
+        require_rows(self.observations, self.actions, self.rewards, self.valid, self.terminal)
 
     @property
     def num_rows(self) -> int:
@@ -102,6 +111,14 @@ class Dataset:
         """Bytes of all rows."""
         return sum(a.nbytes for a in (self.observations, self.actions, self.rewards, self.valid, self.terminal))
 
+    def __repr__(self) -> str:
+        """Name, sizes and task in two lines."""
+        return (
+            f"Dataset({self.info.name!r}: {self.num_transitions:,} transitions in {self.num_episodes:,} episodes, "
+            f"{self.num_rows:,} rows,\n  observations of {self.observation_size} and actions of {self.action_size} "
+            f"numbers, task {self.info.task or 'unknown'})"
+        )
+
     def fingerprint(self) -> str:
         """SHA-256 of the rows themselves: equal exactly when training would see the same numbers."""
         digest = hashlib.sha256()
@@ -109,7 +126,3 @@ class Dataset:
             digest.update(str((column.shape, column.dtype.str)).encode())
             digest.update(np.ascontiguousarray(column).data)
         return digest.hexdigest()
-
-    def with_info(self, **changes: Any) -> Dataset:
-        """The same rows with some facts replaced."""
-        return dataclasses.replace(self, info=dataclasses.replace(self.info, **changes))

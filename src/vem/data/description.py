@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ NUM_CELLS = 20
 """Cells per side of the coverage grid."""
 BOUND_TOLERANCE = 1e-3
 """An action counts as at a bound within this share of its range."""
+TASK_SOURCES = {"given": "as given", "attributes": "from the file's attributes", "name": "from its name"}
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,10 @@ class Summary:
     median: float
     mean: float
     max: float
+
+    def __str__(self) -> str:
+        """The four numbers in one line."""
+        return f"min {self.min:,.6g}   median {self.median:,.6g}   mean {self.mean:,.6g}   max {self.max:,.6g}"
 
 
 @dataclass(frozen=True)
@@ -52,10 +58,13 @@ class ActionRange:
 
 @dataclass(frozen=True)
 class Description:
-    """A Dataset in numbers; ``to_dict`` gives JSON values."""
+    """A Dataset in numbers; ``print`` shows them as a table, ``to_dict`` gives JSON values."""
 
     name: str
     source: str
+    task: str | None
+    task_source: str | None
+    """What named the task: ``given``, ``attributes`` or ``name``."""
     environment: str | None
     rules: dict[str, Any]
     rows: int
@@ -91,6 +100,58 @@ class Description:
         """The same facts as JSON values."""
         return dataclasses.asdict(self)
 
+    def table(self) -> list[tuple[str, str]]:
+        """What, and how much, as text."""
+        grid = self.coverage
+        limits = f"[{min(a.low for a in self.actions):g}, {max(a.high for a in self.actions):g}]"
+        seen = f"[{min(a.min for a in self.actions):.4g}, {max(a.max for a in self.actions):.4g}]"
+        at_bounds = sum(a.share_at_bounds for a in self.actions) / len(self.actions)
+        return [
+            ("source", self.source),
+            ("task", f"{self.task} ({TASK_SOURCES[self.task_source or 'given']})" if self.task else "unknown"),
+            ("environment", self.environment or "unknown"),
+            ("rules", ", ".join(f"{name} = {value}" for name, value in self.rules.items())),
+            ("rows", f"{self.rows:,}  ({self.megabytes:.1f} MB)"),
+            ("transitions", f"{self.transitions:,}"),
+            ("episodes", f"{self.episodes:,}"),
+            ("episode ends", f"{self.ended_by_terminal:,} terminal, {self.ended_by_time_limit:,} time limit"),
+            ("episode lengths", str(self.lengths)),
+            ("episode returns", str(self.returns)),
+            ("rewards", str(self.rewards)),
+            (
+                "reward density",
+                f"{self.reward_density:.3%} of the steps have a reward other than {self.usual_reward:g}",
+            ),
+            ("observations", f"{self.observation_size} numbers, {grid.constant_dimensions:.0%} of them constant"),
+            (
+                "coverage",
+                f"{grid.occupied_cells:.0%} of a {NUM_CELLS} × {NUM_CELLS} grid over observations "
+                f"{grid.dimensions[0]} and {grid.dimensions[1]}",
+            ),
+            ("actions", f"{self.action_size} numbers in {seen}, bounds {limits}, {at_bounds:.1%} at a bound"),
+            ("duplicates", f"{self.duplicate_transitions:,} transitions, {self.duplicate_episodes:,} episodes"),
+        ]
+
+    def messages(self) -> list[str]:
+        """Warnings and remarks, one line each."""
+        return [*(f"warning: {text}" for text in self.warnings), *(f"note: {text}" for text in self.remarks)]
+
+    def __str__(self) -> str:
+        """The table in aligned plain text, then warnings and remarks."""
+        return "\n".join([self.name, *aligned(self.table()), *self.messages()])
+
+    def _repr_html_(self) -> str:
+        """The same as an HTML table, for notebooks."""
+        rows = "".join(f"<tr><th>{escape(what)}</th><td>{escape(text)}</td></tr>" for what, text in self.table())
+        lines = "".join(f"<p>{escape(text)}</p>" for text in self.messages())
+        return f"<table><caption>{escape(self.name)}</caption>{rows}</table>{lines}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line of text for each row, columns under one another."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
 
 def describe(dataset: Dataset) -> Description:
     """The Description of a Dataset."""
@@ -102,6 +163,8 @@ def describe(dataset: Dataset) -> Description:
     return Description(
         name=dataset.info.name,
         source=dataset.info.source,
+        task=dataset.info.task,
+        task_source=dataset.info.task_source,
         environment=dataset.info.environment,
         rules=dataset.info.rules,
         rows=dataset.num_rows,
@@ -132,8 +195,8 @@ def _remarks(dataset: Dataset, lengths: np.ndarray, same_transitions: int, same_
     if dataset.num_episodes > 1 and single > 0.2 and dataset.info.rules.get("split") == "terminals":
         yield (
             f"{single:.0%} of the episodes have one step, because terminals come in runs (as in AntMaze, "
-            "where the ant stays at the goal); split='first-success' cuts each recording at its first "
-            "terminal instead."
+            "where the ant stays at the goal); split='first-success' (--split first-success) cuts each "
+            "recording at its first terminal instead."
         )
     if same_episodes:
         yield (

@@ -1,4 +1,4 @@
-"""What all file readers share: a path that can be read, facts as JSON, the benchmark that a name means."""
+"""What all file readers share: a path that can be read, and facts as JSON."""
 
 from __future__ import annotations
 
@@ -47,11 +47,3 @@ def json_value(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     raise TypeError(f"{type(value).__name__} is no JSON value")
-
-
-def task_environment(name: str) -> str | None:
-    """Gymnasium id of the benchmark task that a dataset's name means, or None."""
-    from vem.tasks import find_task
-
-    task = find_task(name)
-    return task.environment if task else None

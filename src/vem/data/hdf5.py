@@ -13,7 +13,7 @@ from vem.data.arrays import from_arrays
 from vem.data.checks import located
 from vem.data.columns import Column
 from vem.data.dataset import Dataset
-from vem.data.files import json_value, require_file, task_environment
+from vem.data.files import json_value, require_file
 from vem.errors import DataError
 
 NEEDED = ("observations", "actions", "rewards")
@@ -32,11 +32,7 @@ def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
     require_file(path)
     with located(str(path)), _opened(path) as file:
         columns = _columns(file)
-        metadata = _metadata(file)
-        rules.setdefault("name", path.stem)
-        named = metadata.get("environment")
-        rules.setdefault("environment", named if isinstance(named, str) else task_environment(rules["name"]))
-        return from_arrays(**columns, source=str(path), metadata=metadata, **rules)
+        return from_arrays(**columns, source=str(path), metadata=_metadata(file), **{"name": path.stem, **rules})
 
 
 @contextlib.contextmanager
@@ -75,8 +71,10 @@ def _columns(file: Any) -> dict[str, Column | None]:
 def _column(file: Any, key: str) -> Column | None:
     import h5py
 
-    found = file.get(key)
-    if found is None:
+    try:
+        found = file[key]
+    except KeyError:
+        _refuse_broken_link(file, key)
         return None
     if isinstance(found, h5py.Dataset):
         if found.size and found.nbytes > MOST_COMPRESSION * file.id.get_filesize():
@@ -84,6 +82,22 @@ def _column(file: Any, key: str) -> Column | None:
         return Column(key, found)
     parts = ", ".join(list(found)[:5]) if isinstance(found, h5py.Group) else "a type"
     raise DataError(f"column '{key}' is a group ({parts}), not an array; join its parts into one.")
+
+
+def _refuse_broken_link(file: Any, key: str) -> None:
+    """Say where a column's link leads, if it has one: h5py itself calls such a column missing."""
+    import h5py
+
+    link = file.get(key, getlink=True)
+    if isinstance(link, h5py.SoftLink):
+        raise DataError(
+            f"column '{key}' is a soft link to '{link.path}' in the same file, which cannot be found; store the array."
+        )
+    if isinstance(link, h5py.ExternalLink):
+        raise DataError(
+            f"column '{key}' is an external link to '{link.path}' in the file '{link.filename}', which cannot be "
+            "found; put that file beside this one, or store the array here."
+        )
 
 
 def _contents(file: Any) -> str:

@@ -7,7 +7,7 @@ solved only by a policy that stitches recordings together.
 from __future__ import annotations
 
 import os
-import tempfile
+import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 from vem.data.dataset import Dataset
 from vem.data.hdf5 import read_hdf5
 from vem.errors import DataError, SettingsError
+from vem.storage import replace_file
 from vem.tasks import TASKS, Task, find_task
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ DEFAULT_NUM_ROWS = 100_000
 RECIPE = "noisy waypoint controller between random cells, one rewarded goal, no episode from start to goal"
 _RECIPE_VERSION = 1
 _MAX_EPISODE_STEPS = 100
+_LEAST_ROW_BYTES = 30
+"""A little less than a compressed row takes."""
+_ELSEWHERE = "choose another place, or set VEM_CACHE for built-in data."
 _COLUMNS = {
     "observations": np.float32,
     "actions": np.float32,
@@ -97,27 +101,43 @@ def _visits(episode: list[dict[str, Any]], layout: Any) -> bool:
 
 def write_maze(path: str | Path, name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed: int = 0) -> Path:
     """Record, and return the path of an HDF5 file in D4RL's layout; it appears whole or not at all."""
-    import h5py
-
     path = Path(path)
     task = _maze_task(name)
+    _require_space(path, num_rows)
     rows = record_maze(name, num_rows, seed)
+    rows["infos/goal"] = np.broadcast_to(np.array(_goal(task), np.float32), (num_rows, 2))
+    facts = {"name": task.name, "environment": task.environment, "recipe": RECIPE}
+    content = _hdf5_bytes(rows, facts | {"recipe_version": _RECIPE_VERSION, "seed": seed})
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as directory:
-            unfinished = Path(directory) / path.name
-            with h5py.File(unfinished, "w") as file:
-                goal = np.broadcast_to(np.array(_goal(task), np.float32), (num_rows, 2))
-                for column, values in (rows | {"infos/goal": goal}).items():
-                    file.create_dataset(column, data=values, compression="gzip", shuffle=True, fletcher32=True)
-                facts = {"name": task.name, "environment": task.environment, "recipe": RECIPE}
-                file.attrs.update(facts | {"recipe_version": _RECIPE_VERSION, "seed": seed})
-            unfinished.replace(path)
+        replace_file(path, content)
     except OSError as error:
-        raise DataError(
-            f"{path}: cannot be written ({error}); choose another place, or set VEM_CACHE for built-in data."
-        ) from error
+        raise DataError(f"{path}: cannot be written ({error.strerror or error}); {_ELSEWHERE}") from None
     return path
+
+
+def _hdf5_bytes(columns: dict[str, np.ndarray], attributes: dict[str, Any]) -> bytes:
+    """An HDF5 file in memory: the library crashes where the disk is full, so it never writes there."""
+    import h5py
+
+    with h5py.File("memory", "w", driver="core", backing_store=False) as file:
+        for column, values in columns.items():
+            file.create_dataset(column, data=values, compression="gzip", shuffle=True, fletcher32=True)
+        file.attrs.update(attributes)
+        file.flush()
+        return file.id.get_file_image()
+
+
+def _require_space(path: Path, num_rows: int) -> None:
+    """Refuse a place without room before minutes of recording."""
+    place = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
+    if place is None:
+        return
+    needed, free = num_rows * _LEAST_ROW_BYTES, shutil.disk_usage(place).free
+    if free < needed:
+        raise DataError(
+            f"{path}: {num_rows:,} rows need at least {needed / 1e6:.1f} MB and {free / 1e6:.1f} MB are free; "
+            f"make room, or {_ELSEWHERE}"
+        )
 
 
 def maze_dataset(
@@ -135,7 +155,7 @@ def maze_dataset(
     task = _maze_task(name)
     directory = Path(cache_dir) if cache_dir is not None else cache_directory()
     path = directory / f"{task.name}-rows{num_rows}-seed{seed}-recipe{_RECIPE_VERSION}.hdf5"
-    rules = {"name": task.name, "environment": task.environment, **rules}
+    rules = {"name": task.name, **rules}
     if path.exists():
         try:
             return read_hdf5(path, **rules)

@@ -10,7 +10,7 @@ import numpy as np
 from vem.data.arrays import from_arrays
 from vem.data.checks import located
 from vem.data.dataset import Dataset
-from vem.data.files import require_file, task_environment
+from vem.data.files import require_file
 from vem.data.hdf5 import NEEDED, OPTIONAL
 from vem.errors import DataError
 
@@ -21,9 +21,7 @@ def read_npz(path: str | Path, **rules: Any) -> Dataset:
     require_file(path)
     with located(str(path)):
         columns = _columns(path)
-        rules.setdefault("name", path.stem)
-        rules.setdefault("environment", task_environment(rules["name"]))
-        return from_arrays(**columns, source=str(path), **rules)
+        return from_arrays(**columns, source=str(path), **{"name": path.stem, **rules})
 
 
 def _columns(path: Path) -> dict[str, np.ndarray | None]:

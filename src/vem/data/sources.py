@@ -18,7 +18,7 @@ BUILT_IN = ("pointmaze-umaze", "pointmaze-medium", "pointmaze-large")
 
 
 def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -> Dataset:
-    """The Dataset that ``source`` names; ``rules`` are those of ``from_arrays``.
+    """The Dataset that ``source`` names; ``rules`` are those of ``from_arrays``, ``task=`` among them.
 
     A source is a path to an ``.hdf5``, ``.h5`` or ``.npz`` file; ``minari:ID``; a built-in maze such as
     ``pointmaze-umaze``, recorded on the spot; or a benchmark name such as ``antmaze-umaze``, looked up as

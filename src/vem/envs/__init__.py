@@ -1,6 +1,11 @@
-"""The benchmark's environments on today's Gymnasium and MuJoCo, registered and loaded on first use."""
+"""The benchmark's environments on today's Gymnasium and MuJoCo.
+
+Importing this package registers their ids with Gymnasium; MuJoCo is loaded when the first one is made.
+"""
 
 from vem.envs.layouts import MazeLayout, maze_layout
 from vem.envs.registration import environment_ids, make, register
 
-__all__ = ["MazeLayout", "environment_ids", "make", "maze_layout", "register"]
+__all__ = ["MazeLayout", "environment_ids", "make", "maze_layout"]
+
+register()

@@ -49,13 +49,6 @@ class MazeLayout:
         bottom, top = sorted((y_first, last[1]))
         return x_first - half, last[0] + half, bottom - half, top + half
 
-    @property
-    def wall_rectangles(self) -> np.ndarray:
-        """World left, bottom, width, height of each wall cell, (walls, 4)."""
-        half = self.cell_size / 2
-        centers = [self.center((row, column)) for row, column in np.argwhere(self.walls)]
-        return np.array([(x - half, y - half, self.cell_size, self.cell_size) for x, y in centers])
-
     def center(self, cell: tuple[int, int]) -> tuple[float, float]:
         """Return the world x, y of a cell's center."""
         row, column = cell

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import gymnasium
 
 from vem.envs.robotics import import_robotics, require_mujoco
 from vem.errors import SimulatorError
 from vem.tasks import TASKS, find_task, task_of_environment
-
-if TYPE_CHECKING:
-    import gymnasium
 
 # id → entry point, its arguments
 _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -31,14 +30,12 @@ _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def environment_ids() -> list[str]:
-    """Return the ids that ``register`` adds."""
+    """Return the ids of vem's environments."""
     return list(_ENVIRONMENTS)
 
 
 def register() -> None:
-    """Register vem's environments with Gymnasium; again is harmless."""
-    import gymnasium
-
+    """Tell Gymnasium vem's ids, as importing ``vem.envs`` does; the entry points are strings, so nothing is loaded."""
     for environment, (entry_point, kwargs) in _ENVIRONMENTS.items():
         task = task_of_environment(environment)
         assert task is not None, f"{environment} has no task in vem.tasks"
@@ -57,11 +54,8 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 
     ``kwargs`` go to ``gymnasium.make``, e.g. ``render_mode="rgb_array"`` or ``max_episode_steps=100``.
     """
-    import gymnasium
-
     task = find_task(name)
     environment = task.environment if task is not None else name
-    register()
     if environment in _ENVIRONMENTS:
         require_mujoco()
     elif environment not in gymnasium.registry and ":" not in environment:
@@ -78,8 +72,6 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 
 
 def _unknown(environment: str) -> str:
-    import gymnasium
-
     known = {name.lower(): name for name in (*gymnasium.registry, *TASKS, *_ENVIRONMENTS)}
     wanted = environment.lower()
     close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vem.errors import SimulatorError
 from vem.evaluation.rollout import Environment
-from vem.tasks import find_task, task_of_environment
+from vem.tasks import find_task, task_of, task_of_environment
 
 if TYPE_CHECKING:
     import gymnasium
@@ -59,10 +59,9 @@ class EnvironmentSpec:
         import gymnasium
         from gymnasium.envs.registration import EnvSpec
 
-        from vem import envs
+        # Importing vem.envs registers its ids.
         from vem.envs.robotics import import_robotics
 
-        envs.register()
         import_robotics()
         try:
             return gymnasium.make(EnvSpec.from_json(self.text), disable_env_checker=True)
@@ -132,15 +131,15 @@ def find_environment(
     is drawn anew in every episode. Minari data has its own environment and references; they are not D4RL's, even where
     the names look alike.
     """
-    if environment is None and data["source"].startswith("minari:"):
-        return _minari_environment(data)
     name = environment or data["environment"]
-    task = find_task(name or data["name"]) or task_of_environment(name or "")
-    if name is None and task is None:
+    if name is None and data["source"].startswith("minari:"):
+        return _minari_environment(data)
+    task = task_of(data) if name is None else find_task(name) or task_of_environment(name)
+    if task is not None:
+        name = task.environment
+    if name is None:
         raise SimulatorError(f"the data {data['name']} names no environment; {NAME_ONE}")
     references = References(task.minimum, task.maximum, task.references) if task else None
-    name = task.environment if task else name
-    assert name is not None, "without a name there is a task"
     goal = data["metadata"].get("goal", data["metadata"].get("infos/goal"))
     if environment is None and name.startswith("vem/AntMaze") and isinstance(goal, list | tuple) and len(goal) == 2:
         x, y = (float(part) for part in goal)

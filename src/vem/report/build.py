@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from vem.report.page import Group, Section, render_page
 from vem.report.records import RunRecord, Series, label_runs, read_run
 from vem.report.style import Drawing, drawing_style, looks, slug, write_files
 from vem.storage import write_file
+
+if TYPE_CHECKING:
+    from vem.runs.run import Run
 
 PAGE = "report.html"
 FIGURES = "figures"
@@ -49,15 +52,19 @@ class Report:
 
 
 def write_report(
-    runs: Sequence[str | Path], out: str | Path | None = None, show: Callable[[str], None] = lambda text: None
+    runs: Run | str | Path | Sequence[Run | str | Path],
+    out: str | Path | None = None,
+    show: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Write ``report.html`` and ``figures/*.png, *.svg`` about the runs and return what was written.
 
-    ``out`` is by default the directory ``report`` in the first run. ``show`` is told what is being drawn.
+    ``runs`` are runs or their directories, one or several. ``out`` is by default the directory ``report`` in the first
+    run. ``show`` is told what is being drawn.
     """
-    if not runs:
+    given = runs if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
+    directories = list(dict.fromkeys(Path(getattr(run, "directory", run)) for run in given))
+    if not directories:
         raise RunError("a report needs at least one run directory; make one with vem train")
-    directories = list(dict.fromkeys(Path(run) for run in runs))
     records = [read_run(directory) for directory in directories]
     if not any(record.metrics or record.policies for record in records):
         raise RunError(

@@ -35,13 +35,11 @@ class Floor:
 
 def find_layout(run: RunRecord) -> MazeLayout | None:
     """The maze of a run, or None if it has none."""
-    for name in (run.environment, run.data_name):
-        try:
-            if name:
-                return maze_layout(name)
-        except SimulatorError:
-            continue
-    return None
+    name = run.task.environment if run.task else run.environment
+    try:
+        return maze_layout(name) if name else None
+    except SimulatorError:
+        return None
 
 
 def sort_rows(dataset: Dataset, layout: MazeLayout) -> Floor:

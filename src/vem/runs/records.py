@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from vem.data import DataInfo, Dataset
+from vem.tasks import task_of
 
 OLD_RECORD_NAMES = {"updates": "steps"}
 """Names in lines and summaries of earlier versions → names now."""
@@ -29,6 +30,9 @@ class DataFacts:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> DataFacts:
         """The facts as config.json holds them; names that this version does not know are left out."""
+        if "task" not in stored:  # written before data knew their task
+            task = task_of(stored)
+            stored = {**stored, "task": task.name if task else None}
         known = {field.name for field in dataclasses.fields(DataInfo)}
         facts: dict[str, Any] = {name: value for name, value in stored.items() if name in known}
         facts |= {name: tuple(facts[name]) for name in ("action_low", "action_high", "warnings") if name in facts}
