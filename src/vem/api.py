@@ -17,7 +17,7 @@ from vem.evaluation.environments import find_environment
 from vem.evaluation.training import check_period, evaluating
 from vem.runs.config import Config, make_config, reading_rules
 from vem.runs.directory import RunDirectory
-from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, create_run, open_run, read_data
+from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, check_callbacks, create_run, open_run, read_data
 from vem.tasks import task_of
 
 RULES = ("split", "time_limit", "teleports", "task", "repeat_terminals")
@@ -37,13 +37,14 @@ class Watching:
     def check(self) -> None:
         """SettingsError if a field makes no sense."""
         check_period(self.evaluate_every)
+        check_callbacks(self.callbacks)
         if isinstance(self.checkpoint_seconds, bool) or not self.checkpoint_seconds >= 0:
             raise SettingsError(f"--checkpoint-seconds is {self.checkpoint_seconds!r}; it must be 0 or more")
 
 
 def train(
     dataset: Dataset,
-    algorithm: Any = "vem",
+    algorithm: str | Configuration = "vem",
     *,
     preset: str = "default",
     seeds: int | Sequence[int] = 1,

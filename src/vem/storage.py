@@ -10,8 +10,7 @@ import os
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,19 +112,3 @@ def _checksum(tensors: dict[str, np.ndarray]) -> int:
     for name in sorted(tensors):
         total = zlib.crc32(tensors[name].reshape(-1).view(np.uint8).data, zlib.crc32(name.encode(), total))
     return total
-
-
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Keep a second process from writing to the same run directory; RunError if one does already."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows
-        yield
-        return
-    with (directory / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(f"another process is training in {directory}; wait for it, or stop it first") from None
-        yield

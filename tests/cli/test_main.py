@@ -29,6 +29,18 @@ def test_importing_vem_loads_no_numerics():
     )
 
 
-def test_public_names_exist():
+def test_public_names_exist_and_can_be_called():
+    assert set(vem.__all__) <= set(dir(vem))
     for name in vem.__all__:
-        assert getattr(vem, name) is not None
+        assert callable(getattr(vem, name)), name
+
+
+def test_compare_and_report_are_functions_although_packages_have_their_names():
+    from vem.errors import VemError
+    from vem.report import write_report
+
+    assert vem.report.write_report is write_report
+    with pytest.raises(VemError):
+        vem.report([])
+    with pytest.raises(VemError):
+        vem.compare([], [])

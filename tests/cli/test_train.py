@@ -89,7 +89,7 @@ def test_settings_of_other_methods_have_their_own_flags(logs, tmp_path, capsys):
         (["--preset", "best"], "choose from default"),
         (["--plan", "n-step"], "needs num-plan-steps"),
         (["--evaluate-every", "0"], "--evaluate-every is 0"),
-        (["--evaluate-every", "10"], "environment"),
+        (["--evaluate-every", "10"], "--task"),
     ],
 )
 def test_wrong_values_are_one_error_and_leave_nothing(logs, tmp_path, capsys, arguments, message):
@@ -219,17 +219,19 @@ def test_out_is_checked_before_the_data_is_read(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_the_preset_follows_the_task_of_the_data_not_the_name_of_its_file(logs, tmp_path, monkeypatch):
+def test_the_preset_follows_the_task_of_the_data_not_the_name_of_its_file(logs, tmp_path, monkeypatch, capsys):
     from vem.data import load
     from vem.runs.directory import RunDirectory
 
     # a task that has settings of its own for IQL: the file's name says nothing, the loaded data does
     monkeypatch.setattr(
-        "vem.runs.run.load", lambda source, **rules: load(source, **rules).with_info(environment="vem/AntMaze-UMaze-v0")
+        "vem.runs.run.load",
+        lambda source, **rules: load(source, **rules).with_info(task="antmaze-umaze", task_source="given"),
     )
     hidden = ["--value-hidden", "8", "--policy-hidden", "8", "--batch-size", "8"]
     assert vem("train", logs, "--algorithm", "iql", "--steps", 10, "--out", tmp_path / "run", *hidden) == 0
     assert RunDirectory(tmp_path / "run").config.settings["expectile"] == 0.9
+    assert "task: antmaze-umaze (decided by: given)" in capsys.readouterr().out
 
 
 EXAMPLE = ["--steps", 40, "--seeds", 1, "--value-hidden", "8", "--policy-hidden", "8", "--batch-size", "8"]

@@ -10,8 +10,9 @@ import pytest
 
 from vem.envs.layouts import maze_layout
 from vem.policy import make_policy
+from vem.runs.directory import RunDirectory
 from vem.runs.records import EpisodeRecord
-from vem.runs.run import Run, create_run, load_data, make_config, read_config
+from vem.runs.run import Run, create_run, load_data, make_config
 
 NUM_EPISODES, STEPS = 12, 30
 
@@ -42,7 +43,7 @@ def write_maze_data(path: Path, seed: int = 0) -> Path:
 
 def write_episodes(run: Path, steps: tuple[int, ...], num_episodes: int = 6) -> None:
     """Evaluated episodes of every member: the first ``seed + 3`` of them succeed."""
-    config, _ = read_config(run)
+    config = RunDirectory(run).config
     has_value = config.algorithm.startswith("vem")
     lines = []
     for done in steps:

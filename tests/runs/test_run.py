@@ -12,7 +12,8 @@ import vem
 from tiny import SMALL, tiny_dataset
 from vem.errors import RunError, SettingsError, VemError
 from vem.runs import checkpoints
-from vem.runs.run import create_run, make_config, read_config, resume_run
+from vem.runs.directory import RunDirectory
+from vem.runs.run import create_run, make_config, resume_run
 
 SETTINGS = {**SMALL, "expectile": [0.2, 0.6]}
 
@@ -128,9 +129,9 @@ def test_a_used_directory_is_refused(finished, dataset):
 def test_a_broken_config_is_one_clear_error(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(RunError, match=r"config\.json"):
-        read_config(tmp_path)
+        RunDirectory(tmp_path).config  # noqa: B018
     with pytest.raises(RunError, match="not a run directory"):
-        read_config(tmp_path / "absent")
+        RunDirectory(tmp_path / "absent").config  # noqa: B018
 
 
 def test_two_processes_cannot_train_in_one_directory(tmp_path, dataset):

@@ -3,10 +3,19 @@
 ``vem.compare(…)`` calls this package: the function and the package have one name.
 """
 
+import sys
+import types
+from typing import Any
+
 from vem.compare.comparison import compare
 from vem.compare.results import Comparison, Result
-from vem.packages import make_callable
 
 __all__ = ["Comparison", "Result", "compare"]
 
-make_callable(__name__, compare)
+
+class _Package(types.ModuleType):
+    def __call__(self, *arguments: Any, **options: Any) -> Comparison:
+        return compare(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -49,10 +49,10 @@ def progress_display(stream: TextIO | None = None, is_shown: bool = True) -> Ite
     if not is_shown:
         yield lambda progress: None
         return
-    output: TextIO = sys.stdout if stream is None else stream
+    target: TextIO = sys.stdout if stream is None else stream
     speed = _Speed()
-    if not output.isatty():
-        yield _line_display(output, speed)
+    if not target.isatty():
+        yield _line_display(target, speed)
         return
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
@@ -63,13 +63,12 @@ def progress_display(stream: TextIO | None = None, is_shown: bool = True) -> Ite
         BarColumn(),
         TextColumn("{task.percentage:3.0f}%  {task.fields[text]}"),
     )
-    with Bar(*columns, console=Console(file=output), transient=False) as bar:
+    with Bar(*columns, console=Console(file=target), transient=False) as bar:
         task = bar.add_task("train", total=None, stage="compile", text="")
 
         def show(progress: Progress) -> None:
             text = "  ".join(filter(None, [speed(progress), _metrics(progress)]))
-            total, completed = progress.num_steps, progress.steps
-            bar.update(task, total=total, completed=completed, stage=progress.stage.name, text=text)
+            bar.update(task, total=progress.num_steps, completed=progress.steps, stage=progress.stage.name, text=text)
 
         yield show
 

@@ -29,6 +29,7 @@ from vem.runs.directory import RunDirectory
 from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, start, train
 from vem.runs.progress import progress_display, stop_requests
 from vem.runs.records import DataFacts, MetricLine
+from vem.tasks import task_of
 
 __all__ = ["Callback", "Config", "Run", "create_run", "load_data", "make_config", "open_run", "resume_run"]
 
@@ -46,6 +47,13 @@ ROW_SETTINGS = (
 
 Callback = Callable[["Run", Progress], Any]
 """Called after each chunk with the run and what the chunk did; returning True saves and stops the run."""
+
+
+def check_callbacks(callbacks: Sequence[Callback]) -> None:
+    """SettingsError unless all are functions."""
+    wrong = [callback for callback in callbacks if not callable(callback)]
+    if wrong:
+        raise SettingsError(f"callbacks hold {wrong[0]!r}; give functions of the run and its progress")
 
 
 def load_data(config: Config) -> Dataset:
@@ -258,9 +266,7 @@ class Run:
         ``progress`` shows the progress on the standard output, or on another stream. Ctrl-C and SIGTERM save the state
         and raise ``vem.errors.Stopped``.
         """
-        wrong = [callback for callback in callbacks if not callable(callback)]
-        if wrong:
-            raise SettingsError(f"callbacks hold {wrong[0]!r}; give functions of the run and its progress")
+        check_callbacks(callbacks)
         stream = None if isinstance(progress, bool) else progress
         if self.is_finished:
             if progress is not False:
@@ -378,21 +384,12 @@ def resume_run(directory: str | Path, dataset: Dataset | None = None) -> Run:
     return run
 
 
-def read_config(directory: str | Path) -> tuple[Config, dict[str, Any]]:
-    """The Config of a run directory and, under ``data``, the facts of its data."""
-    files = RunDirectory(directory)
-    return files.config, {"data": files.facts.to_json(), "packages": files.packages}
-
-
 def headline(run: Run) -> str:
     """What is about to be trained, in three lines at most."""
-    from vem.tasks import task_of
-
     config, data = run.config, run.dataset
     count = len(config.members)
     task = task_of(data.info)
-    decided = getattr(data.info, "task_source", None)
-    known = f"task: {task.name}{f' ({decided})' if decided else ''}\n" if task else ""
+    known = f"task: {task.name} (decided by: {data.info.task_source})\n" if task else ""
     return (
         f"{config.algorithm} (preset {config.preset}) on {data.info.name}: {data.num_transitions:,} transitions in "
         f"{data.num_episodes:,} episodes; {count} {'policy' if count == 1 else 'policies'}, "
