@@ -24,7 +24,7 @@ from vem.errors import SettingsError
         (lambda: dataclasses.replace(vem.VEM(), discount=1), "--discount is 1.0"),
         (lambda: build(iql.IQL, {"expectil": 0.5}), "IQL has no setting 'expectil'; did you mean expectile?"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_refuses_what_is_wrong(make, message):
     with pytest.raises(SettingsError) as error:
