@@ -24,6 +24,7 @@ from vem.tasks import TASKS
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = (ROOT / "docs" / "results.md", ROOT / "README.md")
 PEERS = ROOT / "benchmarks" / "results" / "peers.json"
+TRIALS = ROOT / "benchmarks" / "results" / "trials" / "guided.json"
 README_METHODS = ("vem", "bc", "iql", "awr", "bail")
 NOTHING = "No measurement is recorded yet."
 
@@ -116,6 +117,19 @@ def run_table(records: Sequence[Record]) -> str:
     return _table(header, rows)
 
 
+def trial_table(path: Path = TRIALS) -> str:
+    """The trials that guided policies were designed by."""
+    if not path.exists():
+        return ""
+    header = ["dataset", "what was tried", "discount", "scores of the seeds", "episodes a seed", "on its back, %"]
+    rows = []
+    for trial in json.loads(path.read_text(encoding="utf-8")):
+        backs = "" if trial["on_its_back"] is None else " / ".join(f"{share:.0f}" for share in trial["on_its_back"])
+        scores = " / ".join(f"{score:.0f}" for score in trial["scores"])
+        rows.append([trial["dataset"], trial["what"], str(trial["discount"]), scores, str(trial["episodes"]), backs])
+    return _table(header, rows)
+
+
 def speed_table(path: Path = PEERS) -> str:
     """Updates per second of every method, beside d3rlpy's, and the share of the machine's matrix rate."""
     methods = json.loads(path.read_text(encoding="utf-8"))["methods"] if path.exists() else {}
@@ -142,6 +156,7 @@ def speed_table(path: Path = PEERS) -> str:
 
 
 PARTS: dict[str, Callable[[Sequence[Record]], str]] = {
+    "trials": lambda records: trial_table(),
     "results": readme_table,
     "scores": score_table,
     "paper": paper_table,

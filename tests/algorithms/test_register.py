@@ -109,7 +109,7 @@ class Undescribed(Configuration):
         ({"value": lambda tensors, inputs: inputs[:, 0]}, "no actor"),
         ({"name": "gaussian", "actor": lambda *given: given[1]}, "kind of policy 'gaussian' already"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_refuses_what_would_not_work(arguments, message):
     known = set(METHODS)
