@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+from contextlib import nullcontext
 from typing import Any
 
 EXAMPLES = """examples:
@@ -32,19 +32,13 @@ def register(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the report, and say where it is and what it lacks."""
+    from rich.console import Console
+
     from vem.report import write_report
 
-    is_terminal = sys.stderr.isatty()
-
-    def show(text: str) -> None:
-        if is_terminal:
-            print(f"\r\x1b[K{text} …", end="", file=sys.stderr, flush=True)
-
-    try:
-        report = write_report(options.runs, options.out, show)
-    finally:
-        if is_terminal:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    console = Console(stderr=True)
+    with console.status("reading") if console.is_terminal else nullcontext() as status:
+        report = write_report(options.runs, options.out, status.update if status else lambda text: None)
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))
         return

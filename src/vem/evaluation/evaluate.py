@@ -149,14 +149,13 @@ def _episodes(
 @contextmanager
 def _counter(is_wanted: bool) -> Iterator[Callable[[int, int], None]]:
     """A function that shows the episodes done, on a terminal."""
-    is_shown = is_wanted and sys.stderr.isatty()
+    if not (is_wanted and sys.stderr.isatty()):
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def show(done: int, total: int) -> None:
-        if is_shown:
-            print(f"\r{done} of {total} episodes", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield show
-    finally:
-        if is_shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("episodes", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -34,7 +34,7 @@ def stop_requests() -> Iterator[list[int]]:
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler):
                 before[number] = signal.signal(number, handle)
     try:
         yield requests
