@@ -62,7 +62,8 @@ def write_report(
     run. ``show`` is told what is being drawn.
     """
     given = runs if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
-    directories = list(dict.fromkeys(Path(getattr(run, "directory", run)) for run in given))
+    places = [run if isinstance(run, str | Path) else run.directory for run in given]
+    directories = list(dict.fromkeys(map(Path, places)))
     if not directories:
         raise RunError("a report needs at least one run directory; make one with vem train")
     records = [read_run(directory) for directory in directories]
