@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -223,11 +224,12 @@ def test_the_preset_follows_the_task_of_the_data_not_the_name_of_its_file(logs, 
     from vem.data import load
     from vem.runs.directory import RunDirectory
 
-    # a task that has settings of its own for IQL: the file's name says nothing, the loaded data does
-    monkeypatch.setattr(
-        "vem.runs.run.load",
-        lambda source, **rules: load(source, **rules).with_info(task="antmaze-umaze", task_source="given"),
-    )
+    # A task that has settings of its own for IQL: the file's name says nothing, the loaded data does.
+    def load_antmaze(source, **rules):
+        data = load(source, **rules)
+        return replace(data, info=replace(data.info, task="antmaze-umaze", task_source="given"))
+
+    monkeypatch.setattr("vem.runs.run.load", load_antmaze)
     hidden = ["--value-hidden", "8", "--policy-hidden", "8", "--batch-size", "8"]
     assert vem("train", logs, "--algorithm", "iql", "--steps", 10, "--out", tmp_path / "run", *hidden) == 0
     assert RunDirectory(tmp_path / "run").config.settings["expectile"] == 0.9

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
+
+import numpy as np
 
 from vem.data import DataInfo, Dataset
 from vem.tasks import task_of
@@ -70,6 +73,22 @@ class MetricLine:
         seconds: Any = record.get("seconds")
         seconds = float(seconds) if _is_number(seconds) else float("nan")
         return cls(int(record["steps"]), str(record.get("stage", "")), seconds, members)
+
+
+def metric_columns(lines: Sequence[MetricLine]) -> dict[str, np.ndarray]:
+    """The lines as columns of equal length, one row for each line and member; NaN where a line lacks a metric."""
+    rows = [(line, name) for line in lines for name in line.members]
+    names = list(dict.fromkeys(metric for line, name in rows for metric in line.members[name]))
+    columns = {
+        "steps": np.array([line.steps for line, _ in rows], np.int64),
+        "stage": np.array([line.stage for line, _ in rows], np.str_),
+        "seconds": np.array([line.seconds for line, _ in rows], np.float64),
+        "member": np.array([name for _, name in rows], np.str_),
+    }
+    for metric in names:
+        values = [line.members[name].get(metric, np.nan) for line, name in rows]
+        columns[metric] = np.array(values, np.float64)
+    return columns
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from vem.runs.config import Config, build_settings, make_config
 from vem.runs.directory import RunDirectory
 from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, start, train
 from vem.runs.progress import progress_display, stop_requests
-from vem.runs.records import DataFacts, MetricLine
+from vem.runs.records import DataFacts, MetricLine, metric_columns
 from vem.tasks import task_of
 
 __all__ = ["Callback", "Config", "Run", "create_run", "load_data", "make_config", "open_run", "resume_run"]
@@ -162,18 +162,7 @@ class Run:
         One row for each logged chunk and member: ``steps``, ``stage``, ``seconds``, ``member``, then the metrics,
         NaN where a stage does not have one.
         """
-        rows = [(line, name) for line in self.files.metrics().records for name in line.members]
-        names = list(dict.fromkeys(metric for line, name in rows for metric in line.members[name]))
-        columns = {
-            "steps": np.array([line.steps for line, _ in rows], np.int64),
-            "stage": np.array([line.stage for line, _ in rows], np.str_),
-            "seconds": np.array([line.seconds for line, _ in rows], np.float64),
-            "member": np.array([name for _, name in rows], np.str_),
-        }
-        for metric in names:
-            values = [line.members[name].get(metric, np.nan) for line, name in rows]
-            columns[metric] = np.array(values, np.float64)
-        return columns
+        return metric_columns(self.files.metrics().records)
 
     def initial(self) -> Snapshot:
         """The state before the first update."""
