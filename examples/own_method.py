@@ -82,5 +82,5 @@ if __name__ == "__main__":
     rewards = -((actions - states / 2) ** 2).reshape(-1)
     dataset = vem.from_arrays(states.reshape(-1, 1), actions.reshape(-1, 1), rewards, ends, action_bounds=([-1], [1]))
     for algorithm, settings in (("bc", {}), ("percentile-bc", {"kept": 0.2})):
-        run = vem.train(dataset, algorithm, steps=300, batch_size=64, policy_hidden=(32,), **settings)
+        run = vem.train(dataset, algorithm, steps=300, batch_size=64, policy_hidden=(32,), progress=False, **settings)
         print(f"{algorithm}: {run.policy.act(np.array([0.8], np.float32))[0]:.2f} at s = 0.80; the best is 0.40")

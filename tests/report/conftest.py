@@ -114,7 +114,7 @@ def write_metrics(run: Run) -> None:
 
 def write_run(directory: Path, data: Path, algorithm: str, **settings: object) -> Path:
     """A finished run of 6 steps and two seeds, made without training."""
-    small = {"policy_hidden": [8], **settings}
+    small = {"policy_hidden": [8], **({"policy": "regression"} if algorithm == "vem" else {}), **settings}
     config = make_config(str(data), algorithm=algorithm, settings=small, seeds=2, steps=6)
     run = create_run(directory, config, load_data(config))
     write_policies(run)

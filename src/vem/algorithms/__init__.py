@@ -38,6 +38,13 @@ _ablate("vem-abs", "quantile loss", order="plan-then-expectile", value_loss="qua
 _ablate("vem-operator", "τ acts before planning", order="expectile-then-plan", value_loss="squared")
 _ablate("vem-crossed", "the authors' crossed selection", plan="crossed")
 _ablate("vem-4critics", "two groups of two critics", num_critics=4)
-_ablate("vem-guided", "always a guided policy", policy="guided")
+_ablate(
+    "vem-guided",
+    "always a guided policy",
+    policy="guided",
+    schedule="value-then-policy",
+    policy_draw="weights",
+    weight="softmax",
+)
 _ablate("vem-regression", "always weighted regression", policy="regression")
 _ablate("vem-joint", "values and policy together", schedule="joint", policy_draw="uniform")

@@ -263,7 +263,7 @@ class Run:
             return self
         self.begin()
         if progress is not False:
-            for text in self.messages or [headline(self)]:
+            for text in [*([] if self.steps_done else [headline(self)]), *self.messages]:
                 print(text, file=stream, flush=True)
         with stop_requests() as requests:
             is_stopped = self._train(callbacks, progress is not False, stream, requests)

@@ -190,7 +190,7 @@ class VEM(Configuration):
         if config.discount is None:
             is_far = is_guided and spec.unrewarded >= RARE
             discount = round(min(max(1 - 3 / spec.typical_steps, 0.99), 0.997), 4) if is_far else 0.99
-            if is_far:
+            if discount > 0.99:
                 notes.append(f"discount {discount:g}: rewards are rare and recordings long")
             config = dataclasses.replace(config, discount=discount)
         return config, tuple(notes)
