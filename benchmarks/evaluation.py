@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from vem import envs
-from vem.evaluation.rollout import EpisodeRecord
 from vem.evaluation.workers import Evaluator
 from vem.policy import Policy, load_policy, make_policy
+from vem.runs.records import EpisodeRecord
 
 ENVIRONMENT = "vem/AntMaze-UMaze-v0"
 RESULT = Path(__file__).parent / "results" / "evaluation.json"

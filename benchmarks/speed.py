@@ -191,7 +191,7 @@ def measure_memory(num_rows: int) -> None:
         from vem.runs.run import create_run, make_config
 
         dataset = load(path, teleports="keep")
-        config = make_config(str(path), num_updates=1000, settings={"batch_size": BATCH_SIZE})
+        config = make_config(str(path), steps=1000, settings={"batch_size": BATCH_SIZE})
         run = create_run(Path(folder) / "run", config, dataset).train()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps({"peak_bytes": peak, "data_bytes": run.dataset.num_bytes}))
