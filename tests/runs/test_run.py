@@ -218,3 +218,10 @@ def test_kill_9_at_several_moments_and_resume_gives_the_same_bits(tmp_path):
 def test_every_error_is_of_one_family():
     assert issubclass(RunError, VemError)
     assert issubclass(SettingsError, VemError)
+
+
+def test_two_settings_are_swept_together():
+    config = make_config("tiny", "iql", settings={"expectile": [0.5, 0.7], "inverse_temperature": [1, 2]})
+    assert [member.swept for member in config.members] == [
+        {"expectile": tau, "inverse_temperature": beta} for tau in (0.5, 0.7) for beta in (1.0, 2.0)
+    ]

@@ -92,8 +92,9 @@ def make_config(
             if len(values) > 1:
                 sweep[name] = values
             given[name] = values[0]
-            for value in values:
-                build_settings(algorithm, {**given, name: value})
+    for name, values in sweep.items():
+        for value in values:
+            build_settings(algorithm, {**given, name: value})
     config = Config(
         dataset=dataset,
         algorithm=algorithm,
