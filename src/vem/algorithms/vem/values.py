@@ -139,7 +139,8 @@ def refresh_memory(
     # A refreshed row costs one forward pass, an updated row about three.
     num_fresh = None if config.refresh == "full" else 3 * config.batch_size * config.steps_per_refresh
     value = partial(target_values, config, state, rows)
-    values = memory.refresh_values(value, rows.observations, old.values, index, num_fresh)
+    is_zero = config.initial_values == "zero"
+    values = memory.refresh_values(value, rows.observations, old.values, index, num_fresh, is_zero_at_first=is_zero)
     return state, ValueMemory(values, plan_returns(config, spec, values, rows, state.swept["expectile"]))
 
 
