@@ -25,6 +25,7 @@ from vem.policy import Policy, load_policy, make_policy
 from vem.runs import checkpoints
 from vem.runs.capacity import check_memory, refusing_to_run_out
 from vem.runs.config import Config, build_settings, make_config
+from vem.runs.devices import lay_out, prepare_devices
 from vem.runs.directory import RunDirectory
 from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, start, train
 from vem.runs.progress import progress_display, stop_requests
@@ -73,6 +74,7 @@ class Run:
     """A run directory and what trains in it."""
 
     def __init__(self, files: RunDirectory, config: Config, dataset: Dataset | None = None) -> None:
+        prepare_devices()
         self.files = files
         self.config = config
         self.messages: list[str] = []
@@ -126,7 +128,8 @@ class Run:
     def rows(self) -> Rows:
         """The data on the device, in the units of the method."""
         settings = dataclasses.asdict(self.settings)
-        return put_rows(self.dataset, **{name: settings[name] for name in ROW_SETTINGS if name in settings})
+        units = {name: settings[name] for name in ROW_SETTINGS if name in settings}
+        return put_rows(self.dataset, **units, place=lay_out(len(self.config.members)).place)
 
     @property
     def policy_paths(self) -> list[Path]:
