@@ -24,7 +24,7 @@ AXIS = "members"
 
 def prepare_devices() -> None:
     """Make each core that this process may use a device, if JAX has not started yet and nobody chose otherwise."""
-    if jax.config.jax_num_cpu_devices > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
+    if jax.config.values["jax_num_cpu_devices"] > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:

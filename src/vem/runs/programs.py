@@ -20,7 +20,7 @@ def keep_programs() -> Path | None:
 
     The folder can be deleted at any time. One that cannot be written costs nothing but the time to compile.
     """
-    if jax.config.jax_compilation_cache_dir is not None:
+    if jax.config.values["jax_compilation_cache_dir"] is not None:
         return None
     folder = cache_folder() / "programs" / _processor()
     jax.config.update("jax_compilation_cache_dir", str(folder))
