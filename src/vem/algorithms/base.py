@@ -90,6 +90,8 @@ class Stage(NamedTuple):
     """(memory, drawn rows, key) → the rows whose observations are ``next_observations``; None: the rows after."""
     trains_policy: bool = True
     """False where the policy stays as it is, so that evaluating it on the way would show nothing."""
+    fresh_rows: int | None = None
+    """Rows, in whole slices, that each refresh after the first values anew, in turn; None: it computes all anew."""
 
 
 class Algorithm(NamedTuple):

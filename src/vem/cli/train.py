@@ -60,6 +60,12 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
     reading.add_argument("--split", choices=("terminals", "first-success", "time-limits"), help="what ends an episode")
     reading.add_argument("--time-limit", choices=("bootstrap", "end"), help="what follows a cut recording")
     reading.add_argument("--teleports", choices=("split", "keep"), help="what a jump within a recording means")
+    reading.add_argument(
+        "--pool-rows",
+        type=int,
+        metavar="N",
+        help="rows held at a time, the others staying on disk (default: all, or 1048576 of shards that do not fit)",
+    )
     _add_settings(parser, _chosen_algorithm(arguments))
     parser.set_defaults(run=run)
 
@@ -88,6 +94,9 @@ def run(options: argparse.Namespace) -> int:
     elif options.dataset is None:
         from vem.cli import quickstart
 
+        if options.pool_rows is not None:
+            raise SettingsError("--pool-rows is for a DATASET of yours; give one, or leave the flag out")
+
         return quickstart.run(options)
     else:
         result = api.train_source(
@@ -99,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
             settings=given_settings(options),
             rules=given_rules(options),
             data_dir=options.data_dir,
+            pool_rows=options.pool_rows,
             out=options.out,
             watching=watching,
         )
@@ -110,7 +120,7 @@ def _refuse(options: argparse.Namespace, why: str) -> None:
     """SettingsError that names the flags which a resumed run cannot change."""
     from vem.errors import SettingsError
 
-    fixed = ["out", "steps", "seeds", "algorithm", "preset", *RULES]
+    fixed = ["out", "steps", "seeds", "algorithm", "preset", "pool_rows", *RULES]
     given = [name for name in fixed if getattr(options, name) is not None] + list(given_settings(options))
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))

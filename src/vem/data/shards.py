@@ -191,3 +191,17 @@ def open_shards(path: str | Path, **rules: Any) -> Dataset:
             environment=resolved.environment,
         )
     return Dataset(*(shards.mapped(name) for name in RowBlock._fields), info=info, shards=shards)
+
+
+def resident(dataset: Dataset) -> Dataset:
+    """The dataset with all rows in memory: itself, or the rows of its shards, read and checked."""
+    if dataset.shards is None:
+        return dataset
+    columns = {}
+    for name in RowBlock._fields:
+        columns[name] = np.empty(getattr(dataset, name).shape, DTYPES[name])
+        start = 0
+        for part in dataset.slices(name):
+            columns[name][start : start + len(part)] = part
+            start += len(part)
+    return dataclasses.replace(dataset, **columns)

@@ -7,7 +7,7 @@ loop was cut into chunks, stopped or resumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -59,8 +59,11 @@ def train(
     members: Sequence[Member],
     snapshot: Snapshot,
     largest_value: float = float("inf"),
+    renew: Callable[[int, int], Rows] | None = None,
 ) -> Iterator[Progress]:
     """Train from ``snapshot`` to the end, yielding after each chunk.
+
+    ``renew`` gives the rows for the chunk that begins after so many steps of a stage, where they change on the way.
 
     Raises DivergenceError when a metric stops being finite, ``value_largest`` exceeds ``largest_value``, or the
     weights of the policy's rows sum to 0.
@@ -77,6 +80,8 @@ def train(
         stage_keys = jax.vmap(lambda key, index=index: jax.random.fold_in(key, index))(keys)
         while done < stage.num_steps:
             count, refresh_index = _next_chunk(stage, done)
+            if renew is not None:
+                rows = renew(index, done)
             state, memory, metrics = run_chunk(state, memory, rows, stage_keys, done, count, refresh_index)
             done += count
             metrics = {name: np.asarray(values) for name, values in metrics.items()}
