@@ -275,11 +275,11 @@ def _cells(values: np.ndarray, low: float, high: float) -> np.ndarray:
 def _action_ranges(dataset: Dataset) -> tuple[ActionRange, ...]:
     low, high = np.array(dataset.info.action_low), np.array(dataset.info.action_high)
     margin = BOUND_TOLERANCE * (high - low)
-    least, most, at_bounds = np.inf, -np.inf, 0
+    least, most, at_bounds = np.full(len(low), np.inf), np.full(len(low), -np.inf), np.zeros(len(low), np.int64)
     for actions, valid in zip(dataset.slices("actions"), dataset.slices("valid"), strict=True):
         taken = actions[valid]
         least = np.minimum(least, np.min(taken, axis=0, initial=np.inf))
         most = np.maximum(most, np.max(taken, axis=0, initial=-np.inf))
-        at_bounds = at_bounds + ((taken <= low + margin) | (taken >= high - margin)).sum(axis=0)
+        at_bounds += ((taken <= low + margin) | (taken >= high - margin)).sum(axis=0)
     facts = (least, most, low, high, at_bounds / dataset.num_transitions)
     return tuple(ActionRange(*map(float, values)) for values in zip(*facts, strict=True))

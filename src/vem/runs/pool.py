@@ -103,12 +103,13 @@ class Pool:
         for section in self.plan.fills(stage, done, self._num_steps):
             held[section] = next(contents)
             self._num_fills += 1
-        plan, sizes = self.plan, (self._dataset.observation_size, self._dataset.action_size)
+        num_rows, dataset = self.plan.num_rows, self._dataset
         columns = _Section(
-            *(jnp.zeros((plan.num_rows, size), jnp.float32) for size in sizes),
-            jnp.zeros(plan.num_rows, jnp.float32),
-            jnp.zeros(plan.num_rows, jnp.float32),
-            jnp.zeros(plan.num_rows, jnp.bool_),
+            observations=jnp.zeros((num_rows, dataset.observation_size), jnp.float32),
+            actions=jnp.zeros((num_rows, dataset.action_size), jnp.float32),
+            rewards=jnp.zeros(num_rows, jnp.float32),
+            continues=jnp.zeros(num_rows, jnp.float32),
+            valid=jnp.zeros(num_rows, jnp.bool_),
         )
         for section, stretches in held.items():
             columns = self._put(columns, section, self._read(stretches))

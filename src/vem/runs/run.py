@@ -25,7 +25,7 @@ from vem.data.transforms import repeat_terminals
 from vem.errors import RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
 from vem.runs import checkpoints
-from vem.runs.capacity import check_memory, refusing_to_run_out
+from vem.runs.capacity import check_memory, fits, refusing_to_run_out
 from vem.runs.config import Config, build_settings, make_config
 from vem.runs.directory import RunDirectory
 from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, start, train
@@ -70,6 +70,10 @@ def read_data(source: str, rules: dict[str, Any], data_dir: str | None = None) -
     rules = dict(rules)
     repeat = rules.pop("repeat_terminals", False)
     dataset = load(source, data_dir=data_dir, **rules)
+    if repeat and dataset.shards is not None and not fits(dataset):
+        raise SettingsError(
+            f"{source} does not fit into the memory, which repeat_terminals (preset authors) needs; use another preset"
+        )
     return repeat_terminals(dataset) if repeat else dataset
 
 
@@ -256,8 +260,8 @@ class Run:
                 yield from self._chunks()
         finally:
             self._begun, self._snapshot = False, None
-            if self.config.pool_rows is not None and self.pool is not None:
-                self.pool.close()
+            if (pool := self.__dict__.get("pool")) is not None:  # made, if training came that far
+                pool.close()
             self.files.release()
 
     def _chunks(self) -> Iterator[Progress]:
