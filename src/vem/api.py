@@ -52,6 +52,7 @@ def train(
     preset: str = "default",
     seeds: int | Sequence[int] = 1,
     steps: int = 100_000,
+    pool_rows: int | None = None,
     out: str | Path | None = None,
     evaluate_every: int | None = None,
     callbacks: Sequence[Callback] = (),
@@ -65,6 +66,9 @@ def train(
     ``algorithm`` is a method's name, with its ``settings`` as keywords (a sweepable one may be a list), or a
     configuration object such as ``vem.IQL(expectile=0.9)``, which is taken as it is. The run directory is ``out``, or
     a new temporary one. The dataset is taken as it is: a preset's reading rules apply to ``vem train``.
+
+    ``pool_rows`` is how many rows are held at a time, the others staying on disk; by default all, unless the dataset is
+    of shards that do not fit into the memory.
 
     ``evaluate_every`` evaluates after every so many steps and at the end. ``callbacks`` are called with the run and
     its progress after each chunk; one that returns True saves and stops the run, which ``run.resume()`` continues.
@@ -87,7 +91,7 @@ def train(
     rules = {rule: info.rules[rule] for rule in RULES if rule in info.rules}
 
     def make() -> tuple[Config, Dataset]:
-        config = make_config(source, name, preset, settings, seeds, steps, task=task_of(info))
+        config = make_config(source, name, preset, settings, seeds, steps, task=task_of(info), pool_rows=pool_rows)
         return dataclasses.replace(config, rules=rules), dataset
 
     watching = Watching(evaluate_every, callbacks, progress, checkpoint_seconds, keep_programs)
@@ -105,6 +109,7 @@ def train_source(
     settings: dict[str, Any] | None = None,
     rules: dict[str, Any] | None = None,
     data_dir: str | None = None,
+    pool_rows: int | None = None,
     out: str | Path | None = None,
     watching: Watching | None = None,
 ) -> Run:
@@ -114,12 +119,13 @@ def train_source(
     """
     rules = reading_rules(algorithm, preset, rules)
     # Wrong settings need not wait for the data; which task it is may still change the preset's.
-    draft = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir)
+    draft = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, pool_rows=pool_rows)
 
     def make() -> tuple[Config, Dataset]:
         dataset = read_data(source, draft.rules, data_dir)
         task = task_of(dataset.info)
-        return make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, task), dataset
+        known = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, task, pool_rows)
+        return known, dataset
 
     stem = Path(source.removeprefix("minari:")).stem
     files = free_directory(f"{stem}-{algorithm}") if out is None else RunDirectory(out)

@@ -11,6 +11,7 @@ import numpy as np
 
 from vem.core import memory
 from vem.data.dataset import Dataset
+from vem.data.facts import typical_steps, unrewarded_share
 
 State = Any
 """A pytree of arrays: parameters, targets, optimizer states, and the swept settings under ``swept``."""
@@ -89,6 +90,8 @@ class Stage(NamedTuple):
     """(memory, drawn rows, key) → the rows whose observations are ``next_observations``; None: the rows after."""
     trains_policy: bool = True
     """False where the policy stays as it is, so that evaluating it on the way would show nothing."""
+    fresh_rows: int | None = None
+    """Rows, in whole slices, that each refresh after the first values anew, in turn; None: it computes all anew."""
 
 
 class Algorithm(NamedTuple):
@@ -106,26 +109,11 @@ class Algorithm(NamedTuple):
 
 def spec_of(dataset: Dataset) -> Spec:
     """The facts of a dataset that decide shapes and plans."""
-    lengths = np.sort(dataset.episode_lengths)
-    typical = lengths[np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)]
     sizes = (dataset.observation_size, dataset.action_size, dataset.num_rows)
-    return Spec(*sizes, int(typical), unrewarded_share(dataset))
-
-
-def unrewarded_share(dataset: Dataset) -> float:
-    """Share of the steps after which their own recording earns nothing more than the smallest reward of all.
-
-    It says how much joining of recordings there is to do: 0 where every step is rewarded, near 1 where few recordings
-    reach a goal. Data whose rewards are all equal have nothing to join: 0.
-    """
-    rewards, valid = dataset.rewards, dataset.valid
-    low, high = float(rewards[valid].min()), float(rewards[valid].max())
-    if low == high:
-        return 0.0
-    earned = np.concatenate([[0], np.cumsum(valid & (rewards > low + 1e-6 * (high - low)))])
-    rows, ends = np.arange(dataset.num_rows), dataset.episode_ends
-    left = earned[ends[np.searchsorted(ends, rows)]] - earned[rows]
-    return float(np.mean(left[valid] == 0))
+    if dataset.shards is not None:
+        facts = dataset.shards.facts
+        return Spec(*sizes, facts.typical_steps, facts.unrewarded)
+    return Spec(*sizes, typical_steps(dataset.episode_lengths), unrewarded_share(dataset))
 
 
 def no_memory() -> Memory:

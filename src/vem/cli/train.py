@@ -61,6 +61,12 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
     reading.add_argument("--split", choices=("terminals", "first-success", "time-limits"), help="what ends an episode")
     reading.add_argument("--time-limit", choices=("bootstrap", "end"), help="what follows a cut recording")
     reading.add_argument("--teleports", choices=("split", "keep"), help="what a jump within a recording means")
+    reading.add_argument(
+        "--pool-rows",
+        type=int,
+        metavar="N",
+        help="rows held at a time, the others staying on disk (default: all, or 1048576 of shards that do not fit)",
+    )
     _add_settings(parser, _chosen_algorithm(arguments))
     parser.set_defaults(run=run)
 
@@ -90,6 +96,9 @@ def run(options: argparse.Namespace) -> int:
     elif options.dataset is None:
         from vem.cli import quickstart
 
+        if options.pool_rows is not None:
+            raise SettingsError("--pool-rows is for a DATASET of yours; give one, or leave the flag out")
+
         return quickstart.run(options)
     else:
         result = api.train_source(
@@ -101,6 +110,7 @@ def run(options: argparse.Namespace) -> int:
             settings=given_settings(options),
             rules=given_rules(options),
             data_dir=options.data_dir,
+            pool_rows=options.pool_rows,
             out=options.out,
             watching=watching,
         )
@@ -112,7 +122,7 @@ def _refuse(options: argparse.Namespace, why: str) -> None:
     """SettingsError that names the flags which a resumed run cannot change."""
     from vem.errors import SettingsError
 
-    fixed = ["out", "steps", "seeds", "algorithm", "preset", *RULES]
+    fixed = ["out", "steps", "seeds", "algorithm", "preset", "pool_rows", *RULES]
     given = [name for name in fixed if getattr(options, name) is not None] + list(given_settings(options))
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))

@@ -218,6 +218,11 @@ def refresh_values(
     return _value_slices(value, observations, values, (index - 1) * rolling, num_slices, slice_rows)
 
 
+def rolling_rows(num_fresh: int | None, slice_rows: int = SLICE_ROWS) -> int | None:
+    """Rows of the slices that a refresh after the first computes anew; None: all."""
+    return None if num_fresh is None else -(-num_fresh // slice_rows) * slice_rows
+
+
 def _value_slices(
     value: Callable[[jax.Array], jax.Array],
     observations: jax.Array,

@@ -182,7 +182,7 @@ def describe(dataset: Dataset) -> Description:
         ended_by_time_limit=dataset.num_episodes - num_terminal,
         duplicate_transitions=same_transitions,
         duplicate_episodes=same_episodes,
-        coverage=_coverage(dataset.observations),
+        coverage=_coverage(dataset),
         actions=_action_ranges(dataset),
         metadata=dataset.info.metadata,
         warnings=dataset.info.warnings,
@@ -219,8 +219,9 @@ def _usual(rewards: np.ndarray) -> float:
 
 def _duplicates(dataset: Dataset) -> tuple[int, int]:
     """Number of transitions and of episodes that repeat earlier ones, by 64-bit hashes of their bits."""
-    observed = _hash_rows(dataset.observations)
-    acted = _hash_rows(dataset.actions)
+    observed, acted = (
+        np.concatenate([_hash_rows(part) for part in dataset.slices(name)]) for name in ("observations", "actions")
+    )
     step = _mix(observed, acted, dataset.rewards.view(np.uint32), dataset.valid, dataset.terminal)
     successor = np.roll(observed, -1)
     transitions = _mix(step, successor)[dataset.valid]
@@ -250,18 +251,18 @@ def _mix(*columns: np.ndarray) -> np.ndarray:
     return hashes
 
 
-def _coverage(observations: np.ndarray) -> Coverage:
-    low, high = observations.min(axis=0), observations.max(axis=0)
+def _coverage(dataset: Dataset) -> Coverage:
+    extremes = [(part.min(axis=0), part.max(axis=0)) for part in dataset.slices("observations")]
+    low, high = np.min([e[0] for e in extremes], axis=0), np.max([e[1] for e in extremes], axis=0)
     changing = np.flatnonzero(low != high).tolist() or [0]
     first, second = changing[0], changing[min(1, len(changing) - 1)]
-    cells = [_cells(observations[:, d], low[d], high[d]) for d in (first, second)]
-    if first == second:
-        share = len(np.unique(cells[0])) / NUM_CELLS
-    else:
-        share = len(np.unique(cells[0] * NUM_CELLS + cells[1])) / NUM_CELLS**2
+    occupied = np.zeros((NUM_CELLS, NUM_CELLS), np.bool_)
+    for part in dataset.slices("observations"):
+        rows, columns = (_cells(part[:, d], low[d], high[d]) for d in (first, second))
+        occupied[rows, 0 if first == second else columns] = True
     return Coverage(
         dimensions=(first, second),
-        occupied_cells=share,
+        occupied_cells=int(occupied.sum()) / (NUM_CELLS if first == second else NUM_CELLS**2),
         constant_dimensions=float(np.mean(low == high)),
     )
 
@@ -272,9 +273,13 @@ def _cells(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def _action_ranges(dataset: Dataset) -> tuple[ActionRange, ...]:
-    actions = dataset.actions[dataset.valid]
     low, high = np.array(dataset.info.action_low), np.array(dataset.info.action_high)
     margin = BOUND_TOLERANCE * (high - low)
-    at_bounds = ((actions <= low + margin) | (actions >= high - margin)).mean(axis=0)
-    facts = (actions.min(axis=0), actions.max(axis=0), low, high, at_bounds)
+    least, most, at_bounds = np.full(len(low), np.inf), np.full(len(low), -np.inf), np.zeros(len(low), np.int64)
+    for actions, valid in zip(dataset.slices("actions"), dataset.slices("valid"), strict=True):
+        taken = actions[valid]
+        least = np.minimum(least, np.min(taken, axis=0, initial=np.inf))
+        most = np.maximum(most, np.max(taken, axis=0, initial=-np.inf))
+        at_bounds += ((taken <= low + margin) | (taken >= high - margin)).sum(axis=0)
+    facts = (least, most, low, high, at_bounds / dataset.num_transitions)
     return tuple(ActionRange(*map(float, values)) for values in zip(*facts, strict=True))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from vem.data.dataset import Dataset
 from vem.data.hdf5 import read_hdf5
 from vem.data.npz import read_npz
+from vem.data.shards import SUFFIX, open_shards
 from vem.errors import DataError
 
 READERS = {".hdf5": read_hdf5, ".h5": read_hdf5, ".npz": read_npz}
@@ -20,10 +21,10 @@ BUILT_IN = ("pointmaze-umaze", "pointmaze-medium", "pointmaze-large")
 def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -> Dataset:
     """The Dataset that ``source`` names; ``rules`` are those of ``from_arrays``, ``task=`` among them.
 
-    A source is a path to an ``.hdf5``, ``.h5`` or ``.npz`` file; ``minari:ID``; a built-in maze such as
-    ``pointmaze-umaze``, recorded on the spot; or a benchmark name such as ``antmaze-umaze``, looked up as
-    a file in ``data_dir``, ``$VEM_DATA`` and ``~/.d4rl/datasets``, under this name or D4RL's own file
-    name.
+    A source is a path to an ``.hdf5``, ``.h5`` or ``.npz`` file, or to a ``.shards`` folder, which is opened without
+    being read; ``minari:ID``; a built-in maze such as ``pointmaze-umaze``, recorded on the spot; or a benchmark name
+    such as ``antmaze-umaze``, looked up as a file in ``data_dir``, ``$VEM_DATA`` and ``~/.d4rl/datasets``, under this
+    name or D4RL's own file name.
     """
     text = str(source)
     if text.startswith("minari:"):
@@ -35,10 +36,25 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
 
         return maze_dataset(text, **rules)
     path = Path(text).expanduser()
-    # A directory that happens to have a benchmark's name, such as a run's, is not meant.
-    if path.suffix.lower() in READERS or path.is_file() or len(path.parts) > 1:
+    if path.suffix == SUFFIX:
+        return open_shards(path, **rules)
+    if _is_path(path):
         return READERS.get(path.suffix.lower(), read_hdf5)(path, **rules)
-    return _read_named(text, data_dir, rules)
+    file = _find_named(text, data_dir)
+    return READERS[file.suffix.lower()](file, **{"name": text, **rules})
+
+
+def find_file(source: str, data_dir: str | Path | None = None) -> Path | None:
+    """The file that ``load`` would read for ``source``; None where that is no file."""
+    path = Path(source).expanduser()
+    if source.startswith("minari:") or source in BUILT_IN or path.suffix == SUFFIX:
+        return None
+    return path if _is_path(path) else _find_named(source, data_dir)
+
+
+def _is_path(path: Path) -> bool:
+    # A directory that happens to have a benchmark's name, such as a run's, is not meant.
+    return path.suffix.lower() in READERS or path.is_file() or len(path.parts) > 1
 
 
 def search_directories(data_dir: str | Path | None = None) -> list[Path]:
@@ -100,7 +116,7 @@ def available(data_dir: str | Path | None = None) -> list[Available]:
     return entries
 
 
-def _read_named(name: str, data_dir: str | Path | None, rules: dict[str, Any]) -> Dataset:
+def _find_named(name: str, data_dir: str | Path | None) -> Path:
     for directory in search_directories(data_dir):
         candidates = [path for path in dataset_files(data_dir) if path.parent == directory and matches(name, path)]
         exact = [path for path in candidates if _plain(path.stem) == _plain(name)]
@@ -110,7 +126,7 @@ def _read_named(name: str, data_dir: str | Path | None, rules: dict[str, Any]) -
                 f"'{name}' could be any of {', '.join(map(str, found))}; give the path of the one you mean."
             )
         if found:
-            return READERS[found[0].suffix.lower()](found[0], **{"name": name, **rules})
+            return found[0]
     raise DataError(_not_found(name, data_dir))
 
 

@@ -76,15 +76,14 @@ class Layout(NamedTuple):
         )
 
 
-def lay_out(num_members: int) -> Layout:
-    """The layout of so many members over ``jax.devices()``."""
-    devices = jax.devices()
+def lay_out(num_members: int, num_devices: int | None = None) -> Layout:
+    """The layout of so many members over ``jax.devices()``, or the first ``num_devices`` of them."""
+    devices = jax.devices()[:num_devices]
     rounds = -(-num_members // len(devices))
-    num_devices = -(-num_members // rounds)
-    if num_devices == 1:
+    num_used = -(-num_members // rounds)
+    if num_used == 1:
         return Layout(num_members, num_members, None)
-    mesh = Mesh(np.asarray(devices[:num_devices]), (AXIS,))
-    return Layout(num_members, rounds * num_devices, mesh)
+    return Layout(num_members, rounds * num_used, Mesh(np.asarray(devices[:num_used]), (AXIS,)))
 
 
 def over_members(one: Callable[..., Any], *own: Any) -> Any:

@@ -7,7 +7,7 @@ where the loop was cut into chunks, stopped or resumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -70,13 +70,17 @@ def train(
     members: Sequence[Member],
     snapshot: Snapshot,
     largest_value: float = float("inf"),
+    renew: Callable[[int, int], Rows] | None = None,
 ) -> Iterator[Progress]:
     """Train from ``snapshot`` to the end, yielding after each chunk.
+
+    ``renew`` gives the rows for the chunk that begins after so many steps of a stage, where they change on the way.
 
     Raises DivergenceError when a metric stops being finite, ``value_largest`` exceeds ``largest_value``, or the
     weights of the policy's rows sum to 0.
     """
-    layout = lay_out(len(members))
+    # Rows that change on the way are on one device: a copy of all of them for each would have to change too.
+    layout = lay_out(len(members)) if renew is None else lay_out(len(members), num_devices=1)
     rows, keys = layout.share(rows), _keys(members)
     num_steps = sum(stage.num_steps for stage in algorithm.stages)
     before = sum(stage.num_steps for stage in algorithm.stages[: snapshot.stage])
@@ -90,6 +94,8 @@ def train(
         stage_keys = layout.spread(jax.vmap(lambda key, index=index: jax.random.fold_in(key, index))(keys))
         while done < stage.num_steps:
             count, refresh_index = _next_chunk(stage, done)
+            if renew is not None:
+                rows = renew(index, done)
             counts = layout.counts(count)
             state, memory, metrics = run_chunk(state, memory, rows, stage_keys, counts, done, refresh_index)
             done += count
