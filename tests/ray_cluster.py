@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -84,11 +85,8 @@ def kill_tree(pid: int) -> None:
 @contextmanager
 def running_cluster(num_workers: int) -> Iterator[Cluster]:
     """A cluster that is gone afterwards, with all its processes and files."""
-    with socket.socket() as probe, tempfile.TemporaryDirectory(prefix="ray") as place:
-        # Ray keeps the ports from 10002 to 19999 for its workers; the rest is the system's choice.
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as place:
+        port = free_port()
         variables = {**os.environ, **VARIABLES, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         cluster = Cluster(f"127.0.0.1:{port}", variables)
         try:
@@ -103,6 +101,18 @@ def running_cluster(num_workers: int) -> Iterator[Cluster]:
             for node in reversed(cluster.nodes):
                 kill_tree(node.pid)
                 node.wait()
+
+
+def free_port() -> int:
+    """A port above those that Ray keeps for workers, and below those that the system gives to clients.
+
+    A client that tries a port of the latter kind may get that port itself, and so talk to itself.
+    """
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
 
 
 def wait_for_port(port: int, seconds: float = 120) -> None:

@@ -93,6 +93,8 @@ def test_a_terminal_gets_one_live_table(data, tmp_path, monkeypatch):
             return True
 
     monkeypatch.setattr(view, "SECONDS_PER_LOOK", 0.0)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("LINES", "30")
     vem.compare(str(data), "bc", out=tmp_path, seeds=1, steps=20, episodes=1, settings=SETTINGS, progress=False)
     begun, absent = make_sweep_cells([str(data)], "bc", {"policy_lr": [0.1, 0.2]}, tmp_path)
     stream = Terminal()

@@ -104,18 +104,17 @@ class View:
                 self.say(f"{name}: {progress.text}")
 
     def _table(self, found: dict[str, CellProgress | None]) -> Any:
+        """A line about all cells, then a row for each that was begun: what does not fit on the terminal is cut off."""
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
+        begun = {name: progress for name, progress in found.items() if progress is not None}
         table = Table(box=None, padding=(0, 1), show_header=False)
-        waiting = 0
-        for name, progress in found.items():
-            if progress is None:
-                waiting += 1
-            else:
-                table.add_row(*map(Text, (name, progress.bar, progress.text)))
-        table.add_row(Text(f"{len(found)} of {self.total} cells are open, {waiting} of them not begun"))
-        return table
+        for name, progress in begun.items():
+            table.add_row(*map(Text, (name, progress.bar, progress.text)))
+        waiting = len(found) - len(begun)
+        return Group(Text(f"{len(found)} of {self.total} cells are open, {waiting} of them not begun"), table)
 
 
 @contextmanager
