@@ -20,6 +20,7 @@ SIZES = {"antmaze-umaze": (29, 8), "held-out": (29, 8), "door-human": (39, 28), 
 SHORT = {
     "train": {"--steps": "3", "--seeds": "1", "--batch-size": "8"},
     "compare": {"--algorithms": "bc", "--steps": "3", "--seeds": "1", "--episodes": "1", "--jobs": "1"},
+    "sweep": {"--steps": "3", "--seeds": "1", "--episodes": "1", "--jobs": "1", "--effective-sample": "0.1"},
     "evaluate": {"--episodes": "1", "--workers": "1"},
     "data make": {"--rows": "300"},
     "theory": {"--mdps": "3", "--datasets": "2"},

@@ -55,6 +55,13 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
     )
     add("--no-cache", action="store_true", help="compile anew, and keep no compiled program for later runs")
     add("--json", action="store_true", help="print the result as JSON, and no progress")
+    add_reading_options(parser)
+    add_settings(parser, chosen_algorithm(arguments))
+    parser.set_defaults(run=run)
+
+
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where the data is and how it is read."""
     reading = parser.add_argument_group("reading the data (see docs/data.md)")
     reading.add_argument("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
     reading.add_argument("--task", metavar="NAME", help="the benchmark task that the data belongs to")
@@ -67,8 +74,6 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
         metavar="N",
         help="rows held at a time, the others staying on disk (default: all, or 1048576 of shards that do not fit)",
     )
-    _add_settings(parser, _chosen_algorithm(arguments))
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -129,16 +134,21 @@ def _refuse(options: argparse.Namespace, why: str) -> None:
         raise SettingsError(f"{why}; leave out {flags}, or start a new run")
 
 
+def given_texts(options: argparse.Namespace) -> dict[str, str]:
+    """The settings of the method that were given, as they were written."""
+    return {
+        name.removeprefix("set_"): text
+        for name, text in vars(options).items()
+        if name.startswith("set_") and text is not None
+    }
+
+
 def given_settings(options: argparse.Namespace) -> dict[str, Any]:
     """The settings of the method that were given, as text; a sweep as a list."""
     from vem.algorithms import find_method
     from vem.algorithms.config import sweepable
 
-    texts = {
-        name.removeprefix("set_"): text
-        for name, text in vars(options).items()
-        if name.startswith("set_") and text is not None
-    }
+    texts = given_texts(options)
     if not texts:
         return {}
     names = sweepable(find_method(options.algorithm or "vem").config)
@@ -169,7 +179,8 @@ def _print_result(run: Run, as_json: bool) -> None:
     print(f"use it:  policy = vem.load_policy('{run.policy_paths[0]}'); policy.act(observation)")
 
 
-def _chosen_algorithm(arguments: Sequence[str]) -> str:
+def chosen_algorithm(arguments: Sequence[str]) -> str:
+    """The method that ``--algorithm`` names: its settings are flags, so it is needed before they are parsed."""
     for index, text in enumerate(arguments):
         if text.startswith("--algorithm="):
             return text.split("=", 1)[1]
@@ -178,8 +189,8 @@ def _chosen_algorithm(arguments: Sequence[str]) -> str:
     return "vem"
 
 
-def _add_settings(parser: argparse.ArgumentParser, algorithm: str) -> None:
-    """A flag for each setting of the method; checked later, by the same code as settings from Python."""
+def add_settings(parser: argparse.ArgumentParser, algorithm: str, can_sweep_all: bool = False) -> None:
+    """Add a flag for each setting of the method; checked later, by the same code as settings from Python."""
     from vem.algorithms import METHODS
 
     if algorithm not in METHODS:
@@ -192,10 +203,12 @@ def _add_settings(parser: argparse.ArgumentParser, algorithm: str) -> None:
         choices = [
             str(a) for a in typing.get_args(hints[field.name]) if a is not type(None) and not isinstance(a, type)
         ]
-        several = "; several with commas" if field.metadata["sweep"] else ""
+        is_list = typing.get_origin(hints[field.name]) is tuple
+        separator = "slashes" if is_list else "commas"
+        several = f"; several with {separator}" if can_sweep_all or field.metadata["sweep"] else ""
         group.add_argument(
             "--" + field.name.replace("_", "-"),
             dest=f"set_{field.name}",
-            metavar="|".join(choices) if choices and typing.get_origin(hints[field.name]) is not tuple else "X",
+            metavar="|".join(choices) if choices and not is_list else "X",
             help=f"{field.metadata['meaning']} (default: {str(default).lower()}{several})".replace("%", "%%").strip(),
         )

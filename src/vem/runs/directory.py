@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -31,6 +32,8 @@ from vem.runs.traces import Trace, read_trace, write_trace
 from vem.storage import write_file, write_json
 
 Record = TypeVar("Record")
+NEWEST_BYTES = 65_536
+"""How much of the end of a file is read first to find its newest line."""
 
 
 class Lines(NamedTuple, Generic[Record]):
@@ -105,6 +108,21 @@ class RunDirectory:
     def metrics(self) -> Lines[MetricLine]:
         """The training metrics."""
         return _read_lines(self.path / "metrics.jsonl", MetricLine.from_json)
+
+    def newest_metrics(self) -> MetricLine | None:
+        """The newest line of training metrics, or None before the first; only the end of the file is read."""
+        size = NEWEST_BYTES
+        with suppress(OSError), (self.path / "metrics.jsonl").open("rb") as file:
+            length = file.seek(0, os.SEEK_END)
+            while True:
+                file.seek(max(0, length - size))
+                for text in reversed(file.read().split(b"\n")):
+                    if (line := _parse(text, MetricLine.from_json)) is not None:
+                        return line
+                if size >= length:
+                    break
+                size *= 8
+        return None
 
     def write_metrics(self, line: MetricLine) -> None:
         """Add one line of training metrics."""
@@ -205,6 +223,15 @@ class RunDirectory:
             ) from None
         self._lock = lock
 
+    def wait_for_lock(self, seconds: float) -> None:
+        """Wait until no other process holds the lock; after ``seconds``, ``acquire`` says who is in the way.
+
+        A file server may keep the lock of a machine that was lost for a minute or two.
+        """
+        if seconds > 0 and self.path.is_dir():
+            with suppress(Timeout, OSError, NotImplementedError), FileLock(self.path / ".lock", timeout=seconds):
+                pass
+
     def release(self) -> None:
         """Give the lock back."""
         if self._lock is not None:
@@ -247,7 +274,8 @@ class RunDirectory:
 
     def _check_empty(self) -> None:
         try:
-            is_empty = all(path.name == ".lock" for path in self.path.iterdir())
+            # A process that was killed while it wrote config.json leaves a temporary file.
+            is_empty = all(path.name == ".lock" or path.name.endswith(".tmp") for path in self.path.iterdir())
         except OSError as error:
             raise RunError(f"cannot read {self.path}: {error.strerror or error}; choose another --out") from None
         if not is_empty:
