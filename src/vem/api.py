@@ -17,6 +17,7 @@ from vem.evaluation.environments import find_environment
 from vem.evaluation.training import check_period, evaluating
 from vem.runs.config import Config, make_config, reading_rules
 from vem.runs.directory import RunDirectory
+from vem.runs.programs import keep_programs as keep_compiled_programs
 from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, check_callbacks, create_run, open_run, read_data
 from vem.tasks import task_of
 
@@ -33,6 +34,8 @@ class Watching:
     callbacks: Sequence[Callback] = ()
     progress: bool | TextIO = True
     checkpoint_seconds: float = SECONDS_PER_CHECKPOINT
+    keep_programs: bool = True
+    """Keep compiled programs in the user's cache folder for later runs."""
 
     def check(self) -> None:
         """SettingsError if a field makes no sense."""
@@ -55,6 +58,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     progress: bool | TextIO = True,
     checkpoint_seconds: float = SECONDS_PER_CHECKPOINT,
+    keep_programs: bool = True,
     **settings: Any,
 ) -> Run:
     """Train policies on ``dataset`` and return the run.
@@ -68,6 +72,7 @@ def train(
 
     ``evaluate_every`` evaluates after every so many steps and at the end. ``callbacks`` are called with the run and
     its progress after each chunk; one that returns True saves and stops the run, which ``run.resume()`` continues.
+    ``keep_programs`` keeps compiled programs in the user's cache folder, for the next run of the same shapes.
     """
     if not isinstance(dataset, Dataset):
         raise SettingsError(f"the dataset is {dataset!r}; give a Dataset, such as vem.load(path) returns")
@@ -89,8 +94,9 @@ def train(
         config = make_config(source, name, preset, settings, seeds, steps, task=task_of(info), pool_rows=pool_rows)
         return dataclasses.replace(config, rules=rules), dataset
 
+    watching = Watching(evaluate_every, callbacks, progress, checkpoint_seconds, keep_programs)
     path = Path(tempfile.gettempdir()) / f"vem-{uuid.uuid4().hex[:12]}" if out is None else Path(out)
-    return _train_new(RunDirectory(path), make, Watching(evaluate_every, callbacks, progress, checkpoint_seconds))
+    return _train_new(RunDirectory(path), make, watching)
 
 
 def train_source(
@@ -139,6 +145,8 @@ def resume(
     """
     watching = watching or Watching()
     watching.check()
+    if watching.keep_programs:
+        keep_compiled_programs()
     run = open_run(path, dataset if isinstance(dataset, Dataset) else None)
     if isinstance(dataset, str) or data_dir is not None:
         config = run.config
@@ -169,6 +177,8 @@ def _train_new(files: RunDirectory, make: Callable[[], tuple[Config, Dataset]], 
         files.reserve()
     try:
         watching.check()
+        if watching.keep_programs:
+            keep_compiled_programs()
         config, dataset = make()
         if watching.evaluate_every is not None:
             find_environment(dataclasses.asdict(dataset.info))  # fail before anything is written

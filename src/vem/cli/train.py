@@ -53,6 +53,7 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
     add(
         "--checkpoint-seconds", type=float, default=60.0, metavar="S", help="how often the state is saved (default: 60)"
     )
+    add("--no-cache", action="store_true", help="compile anew, and keep no compiled program for later runs")
     add("--json", action="store_true", help="print the result as JSON, and no progress")
     reading = parser.add_argument_group("reading the data (see docs/data.md)")
     reading.add_argument("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
@@ -82,6 +83,7 @@ def run(options: argparse.Namespace) -> int:
         options.evaluate_every,
         progress=not options.json,
         checkpoint_seconds=options.checkpoint_seconds,
+        keep_programs=not options.no_cache,
     )
     watching.check()
     if options.resume is not None:

@@ -5,6 +5,7 @@ RUN/metrics.jsonl       training metrics, one line a chunk
 RUN/evaluations.jsonl   one line an episode; the newest evaluation of each member, number of steps and environment
 RUN/evaluation.json     the summary of the newest evaluation in the data's own environment
 RUN/evaluation-X.json   that in another environment, X
+RUN/traces/             what the members with a guide observed in one of those episodes, in mazes
 RUN/checkpoints/        the newest two states; a resumed run ends with the same bits as one never stopped
 RUN/policies/           one file for each member (seed and swept setting)
 RUN/.lock               held by the process that trains
@@ -26,6 +27,7 @@ from vem.errors import RunError
 from vem.runs.config import Config
 from vem.runs.config_file import read_config, write_config
 from vem.runs.records import DataFacts, EpisodeRecord, EvaluationSummary, MetricLine, read_summary
+from vem.runs.traces import Trace, read_trace, write_trace
 from vem.storage import write_file, write_json
 
 Record = TypeVar("Record")
@@ -133,15 +135,30 @@ class RunDirectory:
         return _read_lines(self.path / "evaluations.jsonl", EpisodeRecord.from_json)
 
     def write_episodes(self, records: Sequence[EpisodeRecord]) -> None:
-        """Add records; they replace older ones of the same members, steps and environment."""
+        """Add records; they replace older ones of the same members, steps and environment.
+
+        Of the first record of a member in the data's own environment that holds observations, they become its trace.
+        """
         replaced = {(record.member, record.steps, record.environment) for record in records}
         kept = [
             record
             for record in self.episodes().records
             if (record.member, record.steps, record.environment) not in replaced
         ]
-        lines = (json.dumps(dataclasses.asdict(record), allow_nan=False) + "\n" for record in (*kept, *records))
+        lines = (json.dumps(record.to_json(), allow_nan=False) + "\n" for record in (*kept, *records))
         write_file(self.path / "evaluations.jsonl", "".join(lines).encode())
+        traced = [record for record in records if record.observations is not None and record.environment is None]
+        for record in {record.member: record for record in reversed(traced)}.values():
+            write_trace(self.trace_path(record.member), record)
+
+    def trace_path(self, member: str) -> Path:
+        """Where the trace of a member is, if it has one."""
+        return self.path / "traces" / f"{member}.safetensors"
+
+    def trace(self, member: str) -> Trace | None:
+        """What a member observed in one episode; None if it has no trace, RunError if that is damaged."""
+        path = self.trace_path(member)
+        return read_trace(path) if path.exists() else None
 
     def summary_path(self, environment: str | None = None) -> Path:
         """Where the summary is of an evaluation in ``environment``; None: in that of the data."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -123,6 +123,8 @@ class EpisodeRecord:
     error: str | None = None
     environment: str | None = None
     """Where, if not in the environment of the run's data."""
+    observations: np.ndarray | None = field(default=None, compare=False, repr=False)
+    """Those of the whole episode, where it leaves a trace (``vem.runs.traces``); no part of its line."""
 
     @classmethod
     def from_json(cls, record: Any) -> EpisodeRecord | None:
@@ -132,10 +134,18 @@ class EpisodeRecord:
             episode = cls(**record)
         except TypeError:
             return None
+        if episode.observations is not None:
+            return None
         needed = (episode.episode, episode.seed)
         numbers = (episode.steps, episode.episode_return, episode.length, episode.value_start, episode.target_start)
         is_good = isinstance(episode.member, str) and all(map(_is_number, needed))
         return episode if is_good and all(number is None or _is_number(number) for number in numbers) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as its line holds it."""
+        facts = dataclasses.asdict(dataclasses.replace(self, observations=None))
+        del facts["observations"]
+        return facts
 
 
 class EvaluationSummary(TypedDict):

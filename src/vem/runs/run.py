@@ -27,6 +27,7 @@ from vem.policy import Policy, load_policy, make_policy
 from vem.runs import checkpoints
 from vem.runs.capacity import check_memory, fits, refusing_to_run_out
 from vem.runs.config import Config, build_settings, make_config
+from vem.runs.devices import lay_out, prepare_devices
 from vem.runs.directory import RunDirectory
 from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, start, train
 from vem.runs.pool import Pool
@@ -81,6 +82,7 @@ class Run:
     """A run directory and what trains in it."""
 
     def __init__(self, files: RunDirectory, config: Config, dataset: Dataset | None = None) -> None:
+        prepare_devices()
         self.files = files
         self.config = config
         self.messages: list[str] = []
@@ -147,7 +149,8 @@ class Run:
     @cached_property
     def rows(self) -> Rows:
         """The data on the device, in the units of the method; all of it, also where a run has a pool."""
-        return put_rows(resident(self.dataset), **self._row_settings)
+        place = lay_out(len(self.config.members)).place
+        return put_rows(resident(self.dataset), **self._row_settings, place=place)
 
     @cached_property
     def pool(self) -> Pool | None:

@@ -143,7 +143,8 @@ def refresh_memory(
         rate = jnp.where(index == 0, 0.0, config.target_rate)
         state = state._replace(targets=optax.incremental_update(state.critics, state.targets, rate))
     value = partial(target_values, config, state, rows)
-    values = memory.refresh_values(value, rows.observations, old.values, index, num_fresh(config))
+    fresh, is_zero = num_fresh(config), config.initial_values == "zero"
+    values = memory.refresh_values(value, rows.observations, old.values, index, fresh, is_zero_at_first=is_zero)
     return state, ValueMemory(values, plan_returns(config, spec, values, rows, state.swept["expectile"]))
 
 
