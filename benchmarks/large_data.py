@@ -26,6 +26,7 @@ from typing import Any
 OBSERVATION_SIZE, ACTION_SIZE, EPISODE_STEPS = 29, 8, 1000
 BLOCK_EPISODES = 256
 CHUNK_STEPS = 200
+LEAST_TURNS = 8
 METHODS = ("vem", "iql")
 LIMITS = {"resident_bytes": 4 * 2**30, "share_of_rate": 0.8}
 
@@ -196,6 +197,8 @@ def main() -> None:
     if options.part is not None:
         return train(path, options.part, options)
 
+    if options.chunks < LEAST_TURNS * options.turn:
+        parser.error(f"--chunks must be {LEAST_TURNS} times --turn or more: the first turn of a stage does not count")
     options.folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     made = (path / "index.json").exists()
