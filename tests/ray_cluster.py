@@ -27,25 +27,44 @@ VARIABLES = {
     "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "5",
 }
+ATTEMPTS = 5
+"""Ray gives a node 30 seconds to start, which a busy machine may exceed."""
 START = ["--node-ip-address=127.0.0.1", "--object-store-memory=80000000", "--disable-usage-stats", "--block"]
 
 
 class Cluster:
     """The address of the head, and the processes of the nodes."""
 
-    def __init__(self, address: str, variables: Mapping[str, str]) -> None:
-        self.address, self.variables = address, dict(variables)
+    def __init__(self, address: str, variables: Mapping[str, str], place: Path) -> None:
+        self.address, self.variables, self.place = address, dict(variables), place
         self.nodes: list[subprocess.Popen[bytes]] = []
 
     def start(self, *arguments: str) -> None:
-        """Start a node."""
+        """Start a node, and wait until it says that it runs; RuntimeError with what it said if it does not."""
+        for _ in range(ATTEMPTS):
+            node = self._try_to_start(arguments)
+            if node is not None:
+                self.nodes.append(node)
+                return
+        raise RuntimeError(f"a node did not start: {self.log_path.read_text()[-2000:]}")
+
+    def _try_to_start(self, arguments: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
         variables = dict(self.variables)
         if "--head" not in arguments:
             variables["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "1"  # else it refuses to be a second node
         command = [sys.executable, "-c", LOOPBACK, "start", *START, *arguments]
-        self.nodes.append(
-            subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        )
+        with self.log_path.open("wb") as log:
+            node = subprocess.Popen(command, env=variables, stdout=log, stderr=subprocess.STDOUT)
+        while node.poll() is None:
+            if b"Ray runtime started" in self.log_path.read_bytes():
+                return node
+            time.sleep(0.2)
+        return None
+
+    @property
+    def log_path(self) -> Path:
+        """What the node that was started last printed."""
+        return self.place / "node.log"
 
     def kill(self, index: int) -> None:
         """Kill all processes of a node at once, those of its cells too."""
@@ -88,12 +107,10 @@ def running_cluster(num_workers: int) -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as place:
         port = free_port()
         variables = {**os.environ, **VARIABLES, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        cluster = Cluster(f"127.0.0.1:{port}", variables)
+        cluster = Cluster(f"127.0.0.1:{port}", variables, Path(place))
+        head = ["--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={place}/ray"]
         try:
-            cluster.start(
-                "--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={place}"
-            )
-            wait_for_port(port)
+            cluster.start(*head)
             for _ in range(num_workers):
                 cluster.start(f"--address={cluster.address}", "--num-cpus=1")
             yield cluster
@@ -113,13 +130,3 @@ def free_port() -> int:
             probe.bind(("127.0.0.1", port))
             return port
     raise OSError("no port is free")
-
-
-def wait_for_port(port: int, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise TimeoutError(f"nothing listens at port {port}")
