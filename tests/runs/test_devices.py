@@ -8,8 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from small_runs import make_run
+from small_runs import make_run, tiny_dataset, tiny_settings
 from vem.data.alignment import ALIGNMENT, aligned, aligned_empty
+from vem.policy import load_policy
 from vem.runs.devices import Layout, lay_out
 from vem.runs.run import create_run, make_config
 
@@ -41,9 +42,6 @@ def test_members_on_four_devices_equal_members_on_one(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [[2, 2], [4, 4], [3, 6]]
-    from small_runs import tiny_dataset, tiny_settings
-    from vem.policy import load_policy
-
     config = make_config("tiny", "iql", settings=tiny_settings("iql"), seeds=5, steps=10)
     here = create_run(tmp_path / "here", config, tiny_dataset()).train()
     for count in (2, 4, 5):
@@ -51,6 +49,36 @@ def test_members_on_four_devices_equal_members_on_one(tmp_path):
             there = load_policy(tmp_path / "many" / str(count) / "policies" / f"seed{seed}.safetensors")
             ours = here.policies[seed]
             assert all(np.array_equal(ours.tensors[name], there.tensors[name]) for name in ours.tensors), (count, seed)
+
+
+SPLIT = """
+import sys
+from functools import partial
+import jax
+sys.path.insert(0, sys.argv[1])
+jax.config.update("jax_num_cpu_devices", 4)
+from small_runs import tiny_dataset, tiny_settings
+from vem.runs import devices, loop
+from vem.runs.run import create_run, make_config
+loop.lay_out = partial(devices.lay_out, split_batch=True)
+config = make_config("tiny", "vem", settings=tiny_settings("vem"), seeds=1, steps=10)
+run = create_run(sys.argv[2], config, tiny_dataset())
+for progress in run.progress():
+    assert progress.layout.mesh.shape == {"batch": 4}
+assert "sharding" in str(jax.make_jaxpr(lambda b: devices.spread_batch(b, progress.layout.mesh))(run.rows.rewards[:8]))
+"""
+
+
+def test_one_member_with_its_batch_on_four_devices_learns_the_same(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    command = [sys.executable, "-c", SPLIT, str(TESTS), str(tmp_path / "split")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    config = make_config("tiny", "vem", settings=tiny_settings("vem"), seeds=1, steps=10)
+    here = create_run(tmp_path / "here", config, tiny_dataset()).train()
+    there = load_policy(tmp_path / "split" / "policies" / "seed0.safetensors")
+    for name, ours in here.policy.tensors.items():  # sums of a batch are taken in another order
+        np.testing.assert_allclose(there.tensors[name], ours, rtol=1e-3, atol=2e-4, err_msg=name)
 
 
 @pytest.mark.parametrize(("members", "devices", "slots"), [(1, 1, 1), (3, 1, 3)])

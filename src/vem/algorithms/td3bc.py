@@ -93,7 +93,7 @@ def make(config: TD3BC, spec: Spec, num_steps: int) -> Algorithm:
         metrics = {"critic_loss": loss, "value_mean": q.mean(), "value_largest": jnp.abs(q).max()}
         return state._replace(critics=critics, value_opt_state=opt_state), metrics
 
-    def update_policy(state: TD3BCState, batch: Batch) -> tuple[TD3BCState, Metrics]:
+    def update_policy(state: TD3BCState, batch: Batch, times: float) -> tuple[TD3BCState, Metrics]:
         def compute_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
             actions = policy_mean(actor, batch.observations)
             q = q_values(state.critics, batch.observations, actions)[0]
@@ -109,14 +109,19 @@ def make(config: TD3BC, spec: Spec, num_steps: int) -> Algorithm:
             target_actor=optax.incremental_update(actor, state.target_actor, config.target_rate),
             targets=optax.incremental_update(state.critics, state.targets, config.target_rate),
         )
-        return state, {"policy_loss": loss, "cloning_error": error}
+        return state, {"policy_loss": times * loss, "cloning_error": times * error}
 
     def update(state: TD3BCState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[TD3BCState, Metrics]:
         state, critic_metrics = update_critics(state, batch, key)
         state = state._replace(num_done=state.num_done + 1)
-        moved, policy_metrics = update_policy(state, batch)
-        is_due = state.num_done % config.critic_updates == 0
-        state = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), moved, state)
+        # The other steps count as 0 in the means of the metrics, so this one counts for all of them.
+        times = float(config.critic_updates)
+        state, policy_metrics = jax.lax.cond(
+            state.num_done % config.critic_updates == 0,
+            lambda state: update_policy(state, batch, times),
+            lambda state: (state, {"policy_loss": jnp.zeros(()), "cloning_error": jnp.zeros(())}),
+            state,
+        )
         return state, critic_metrics | policy_metrics
 
     def export(state: TD3BCState) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 On a CPU each core is a device of its own and trains its members one after another, each alone: one thread a member
 wastes less than several threads on one small matrix product, and a member's numbers do not depend on the others or on
-the number of cores. On an accelerator the members of a device are one vectorized program.
+the number of cores. On accelerators the members of a device are one vectorized program, and a single member has its
+batch spread over all of them; on a CPU that gained nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from jax.sharding import PartitionSpec as Split
 from vem.data.alignment import aligned
 
 AXIS = "members"
+BATCH = "batch"
 
 
 def prepare_devices() -> None:
@@ -34,7 +36,10 @@ def prepare_devices() -> None:
 
 
 class Layout(NamedTuple):
-    """Members over devices: as many of them on each, and slots without a member where that does not come out even."""
+    """Members over devices: as many of them on each, and slots without a member where that does not come out even.
+
+    Or one member on all devices, each with its part of every batch.
+    """
 
     num_members: int
     num_slots: int
@@ -48,7 +53,10 @@ class Layout(NamedTuple):
         def place(leaf: Any) -> Any:
             if missing and leaf.shape[0] == self.num_members:
                 leaf = jnp.concatenate([leaf, jnp.repeat(leaf[-1:], missing, axis=0)])
-            return leaf if self.mesh is None else jax.device_put(leaf, NamedSharding(self.mesh, Split(AXIS)))
+            if self.mesh is None:
+                return leaf
+            split = Split(AXIS) if self.mesh.axis_names == (AXIS,) else Split()
+            return jax.device_put(leaf, NamedSharding(self.mesh, split))
 
         return jax.tree.map(place, tree)
 
@@ -76,14 +84,30 @@ class Layout(NamedTuple):
         )
 
 
-def lay_out(num_members: int, num_devices: int | None = None) -> Layout:
-    """The layout of so many members over ``jax.devices()``, or the first ``num_devices`` of them."""
+def lay_out(num_members: int, num_devices: int | None = None, split_batch: bool | None = None) -> Layout:
+    """The layout of so many members over ``jax.devices()``, or the first ``num_devices`` of them.
+
+    ``split_batch`` says whether a single member's batches are spread over them; by default not on a CPU.
+    """
     devices = jax.devices()[:num_devices]
+    if split_batch is None:
+        split_batch = jax.default_backend() != "cpu"
+    if num_members == 1 and len(devices) > 1 and split_batch:
+        return Layout(1, 1, Mesh(np.asarray(devices), (BATCH,)))
     rounds = -(-num_members // len(devices))
     num_used = -(-num_members // rounds)
     if num_used == 1:
         return Layout(num_members, num_members, None)
     return Layout(num_members, rounds * num_used, Mesh(np.asarray(devices[:num_used]), (AXIS,)))
+
+
+def spread_batch(batch: Any, mesh: Mesh | None) -> Any:
+    """A batch with its rows spread over the devices, where the mesh is one of batches and the rows come out even."""
+    if mesh is None or mesh.axis_names != (BATCH,):
+        return batch
+    sharding = NamedSharding(mesh, Split(BATCH))
+    is_even = lambda leaf: leaf.shape[0] % mesh.size == 0
+    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, sharding) if is_even(leaf) else leaf, batch)
 
 
 def over_members(one: Callable[..., Any], *own: Any) -> Any:

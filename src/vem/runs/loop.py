@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Split
 
 from vem.algorithms.base import Algorithm, Memory, Metrics, Rows, Stage, State, draw_batch
 from vem.errors import DivergenceError
 from vem.runs.config import Member
-from vem.runs.devices import AXIS, Layout, lay_out, over_members
+from vem.runs.devices import AXIS, BATCH, Layout, lay_out, over_members, spread_batch
 
 LONGEST_CHUNK = 200
 """Updates between two reports at most."""
@@ -129,7 +129,7 @@ def compile_chunk(stage: Stage, mesh: Mesh | None = None) -> Any:
             def step(index: jax.Array, carry: tuple[State, Metrics]) -> tuple[State, Metrics]:
                 state, sums = carry
                 draw_key, key = jax.random.split(jax.random.fold_in(update_key, done + index))
-                batch = draw_batch(stage, memory, rows, draw_key)
+                batch = spread_batch(draw_batch(stage, memory, rows, draw_key), mesh)
                 state, metrics = stage.update(state, memory, batch, key)
                 return state, jax.tree.map(jnp.add, sums, metrics)
 
@@ -140,6 +140,8 @@ def compile_chunk(stage: Stage, mesh: Mesh | None = None) -> Any:
 
         return over_members(member_chunk, state, memory, keys, counts)
 
+    if mesh is not None and mesh.axis_names == (BATCH,):
+        return jax.jit(chunk, donate_argnums=(0, 1), out_shardings=NamedSharding(mesh, Split()))
     if mesh is not None:
         own, shared = Split(AXIS), Split()
         specs = (own, own, shared, own, own, shared, shared)
