@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from vem.core import memory
+from vem.core.heads import Head, make_head
+from vem.data.action_columns import choices_of
 from vem.data.dataset import Dataset
 
 State = Any
@@ -25,7 +27,7 @@ class Rows(NamedTuple):
     observations: jax.Array
     """As recorded; ``observe`` normalizes them."""
     actions: jax.Array
-    """Mapped so that the bounds are ±1."""
+    """Numbers mapped so that the bounds are ±1; codes of choices as they are."""
     rewards: jax.Array
     continues: jax.Array
     """1, or 0 where the step ended the MDP."""
@@ -63,6 +65,13 @@ class Spec(NamedTuple):
     """Steps of the episode that the median transition is in."""
     unrewarded: float = 0.0
     """Share of the steps after which their own recording earns nothing more than its smallest reward."""
+    choices: tuple[int, ...] = ()
+    """Number of choices of each action column, 0 for numbers; empty: numbers only."""
+
+    @property
+    def head(self) -> Head:
+        """What a policy network's outputs say about such actions."""
+        return make_head(self.action_size, self.choices)
 
 
 def draw_uniformly(memory: Memory, rows: Rows, count: int, key: jax.Array) -> jax.Array:
@@ -109,7 +118,7 @@ def spec_of(dataset: Dataset) -> Spec:
     lengths = np.sort(dataset.episode_lengths)
     typical = lengths[np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)]
     sizes = (dataset.observation_size, dataset.action_size, dataset.num_rows)
-    return Spec(*sizes, int(typical), unrewarded_share(dataset))
+    return Spec(*sizes, int(typical), unrewarded_share(dataset), choices_of(dataset.info.action_columns))
 
 
 def unrewarded_share(dataset: Dataset) -> float:
@@ -147,7 +156,7 @@ def put_rows(
     return_span: float | None = None,
     discount: float = 0.99,
 ) -> Rows:
-    """The dataset on the device.
+    """The dataset on the device: numbers among the actions mapped to ±1, codes of choices as they are.
 
     Rewards become scale·r + shift, and are then, if normalized, divided by the largest discounted return recorded,
     so that values are of order 1 whatever the task's unit; or, with a return span, divided so that the episodes'
@@ -158,6 +167,9 @@ def put_rows(
         np.asarray(dataset.info.action_high, np.float32),
     )
     middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-6)
+    if choices := choices_of(dataset.info.action_columns):
+        is_choice = np.asarray(choices) > 0
+        middle, half = np.where(is_choice, np.float32(0), middle), np.where(is_choice, np.float32(1), half)
     actions = dataset.actions
     if not (np.all(middle == 0) and np.all(half == 1)):
         actions = np.where(dataset.valid[:, None], (actions - middle) / half, 0).astype(np.float32)

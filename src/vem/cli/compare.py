@@ -48,6 +48,7 @@ def register(verbs: Any) -> None:
     add("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
     add("--task", metavar="NAME", help="the benchmark task that the data belongs to, if its file does not say")
     add("--teleports", choices=("split", "keep"), help="what a jump between two rows means: a new episode, or nothing")
+    add_discrete(parser)
     add("--evaluate-every", type=int, metavar="N", help="evaluate 20 episodes after every N steps, for the curves")
     add("--no-report", action="store_true", help="print the table alone")
     add("--jobs", type=int, default=1, metavar="J", help="cells at a time, one thread each (default: 1, all cores)")
@@ -77,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
             episodes=options.episodes,
             preset=options.preset,
             settings=parse_settings(options.set, algorithms),
-            rules={name: value for name in ("task", "teleports") if (value := getattr(options, name)) is not None},
+            rules={name: value for name in ("task", "teleports", "discrete") if (value := getattr(options, name)) is not None},
             data_dir=options.data_dir,
             jobs=options.jobs,
             evaluate_every=options.evaluate_every,

@@ -60,6 +60,7 @@ def register(verbs: Any) -> None:
         choices=("split", "keep"),
         help="jumps inside an episode: split there, or keep",
     )
+    add_discrete(describe)
     _add_common(describe)
     describe.set_defaults(run=run_describe)
 
@@ -101,6 +102,7 @@ def run_describe(options: argparse.Namespace) -> None:
             split=options.split,
             time_limit=options.time_limit,
             teleports=options.teleports,
+            discrete=options.discrete,
         )
     description = describe(dataset)
     if options.plot:
@@ -165,6 +167,29 @@ def _draw_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="directory with dataset files, searched first")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def add_discrete(parser: Any) -> None:
+    """Add the flags that say which action columns hold choices."""
+    parser.add_argument(
+        "--discrete",
+        action=argparse.BooleanOptionalAction,
+        help="actions are choices, or are numbers (default: choices if they are stored as integers)",
+    )
+    parser.add_argument(
+        "--discrete-columns",
+        dest="discrete",
+        type=_columns,
+        metavar="I,J,…",
+        help="the action columns that hold choices, from 0; the others are numbers",
+    )
+
+
+def _columns(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of column numbers, such as 0,2") from None
 
 
 def _positive(text: str) -> int:

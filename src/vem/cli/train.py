@@ -9,6 +9,8 @@ import typing
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from vem.cli.data import add_discrete
+
 if TYPE_CHECKING:
     from vem.runs.run import Run
 
@@ -22,7 +24,7 @@ EXAMPLES = """examples:
   vem train --resume runs/logs-vem moved/logs.npz    the same, with data that was moved
 """
 
-RULES = ("split", "time_limit", "teleports", "task")
+RULES = ("split", "time_limit", "teleports", "task", "discrete")
 """Flags that say how the data is read."""
 
 
@@ -60,6 +62,7 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
     reading.add_argument("--split", choices=("terminals", "first-success", "time-limits"), help="what ends an episode")
     reading.add_argument("--time-limit", choices=("bootstrap", "end"), help="what follows a cut recording")
     reading.add_argument("--teleports", choices=("split", "keep"), help="what a jump within a recording means")
+    add_discrete(reading)
     _add_settings(parser, _chosen_algorithm(arguments))
     parser.set_defaults(run=run)
 

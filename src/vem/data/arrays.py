@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from vem.data import checks, episodes
+from vem.data.action_columns import ActionColumn, Discrete, discrete_column, recognize, require_codes
 from vem.data.columns import Column
 from vem.data.dataset import DataInfo, Dataset
 from vem.errors import DataError, DataWarning
@@ -27,6 +29,8 @@ def from_arrays(
     time_limit: str = "bootstrap",
     teleports: str = "split",
     action_bounds: tuple[Any, Any] | None = None,
+    discrete: Discrete = None,
+    action_columns: Sequence[ActionColumn] = (),
     source: str = "arrays",
     task: str | None = None,
     environment: str | None = None,
@@ -46,6 +50,11 @@ def from_arrays(
     ``"split"`` the episode there, or ``"keep"`` them. ``action_bounds`` is (low, high); by default [−1, 1]
     if all actions lie there, else the data's own range.
 
+    ``discrete`` says which columns of the actions hold choices rather than numbers: True all, False none, or their
+    indices; by default all if the actions are of an integer type, and one choice a step may have shape (rows,).
+    Values 0 … n − 1 are their own codes. ``action_columns`` says it all instead: kinds, bounds and labels, with codes
+    in the actions.
+
     ``task`` says which benchmark task the data is of (``antmaze-medium-play``, ``door``), ``environment`` in
     which Gymnasium id policies are evaluated. Without them ``metadata``, what the file says of itself, and then
     ``name`` decide, as ``vem.tasks.resolve_task`` describes.
@@ -56,7 +65,9 @@ def from_arrays(
 
     states = checks.require_matrix(_column("observations", observations))
     num_rows = states.num_rows
-    moves = checks.require_matrix(_column("actions", actions))
+    moves = _column("actions", actions)
+    is_whole_type = moves.values.dtype.kind in "iub"
+    moves = checks.require_actions(moves, is_whole_type if discrete is None else discrete is not False)
     checks.require_length(moves, num_rows)
     found: list[str] = []
     sizes = (states.shape[1], moves.shape[1])
@@ -89,14 +100,27 @@ def from_arrays(
     rewarded = Column("rewards", reward).gather(layout.rows)
     rewarded[~layout.valid] = 0
 
-    low, high, beyond = checks.action_limits(acted, layout.valid, action_bounds)
+    described = tuple(action_columns)
+    if not described:
+        recognized = recognize(acted, layout.valid, is_whole_type, discrete)
+        acted = recognized.actions
+        found += [recognized.warning] if recognized.warning else []
+        choices = recognized.choices
+    else:
+        require_codes(acted, described)
+        choices = {index: column.labels for index, column in enumerate(described) if column.kind == "discrete"}
+        action_bounds = ([column.low for column in described], [column.high for column in described])
+    low, high, beyond = _action_limits(acted, layout.valid, action_bounds, choices)
     if beyond:
         found.append(beyond)
+    if described or choices:
+        described = _describe(described or [None] * len(low), low, high, choices)
     if not rewarded.any():
         found.append(
             "column 'rewards' is zero in every step, so every policy looks equally good; check the "
             "recording, or label it with a reward."
         )
+    said = {} if discrete is None else {"discrete": discrete if isinstance(discrete, bool) else list(discrete)}
     for message in found:
         warnings.warn(f"{name}: {message}", DataWarning, stacklevel=2)
     return Dataset(
@@ -110,10 +134,11 @@ def from_arrays(
             source=source,
             action_low=tuple(map(float, low)),
             action_high=tuple(map(float, high)),
+            action_columns=described,
             task=resolved.task.name if resolved.task else None,
             task_source=resolved.source,
             environment=resolved.environment,
-            rules={"split": split, "time_limit": time_limit, "teleports": teleports, **(rules or {})},
+            rules={"split": split, "time_limit": time_limit, "teleports": teleports, **said, **(rules or {})},
             metadata=metadata or {},
             warnings=tuple(found),
         ),
@@ -162,6 +187,36 @@ def _recordings(
     recording_ends |= jumps
     successor_known = nothing.copy() if successors is None else ~jumps
     return recording_ends, successor_known
+
+
+def _action_limits(
+    actions: np.ndarray, valid: np.ndarray, bounds: tuple[Any, Any] | None, choices: dict[int, tuple[str, ...]]
+) -> tuple[np.ndarray, np.ndarray, str | None]:
+    """Bounds of all columns: those of numbers as ``checks.action_limits`` finds them, those of choices 0 and n − 1."""
+    if not choices:
+        return checks.action_limits(actions, valid, bounds)
+    is_choice = np.isin(np.arange(actions.shape[1]), list(choices))
+    if bounds is not None:
+        low, high = (checks.require_bound(value, len(is_choice)) for value in bounds)
+        bounds = (np.where(is_choice, -np.inf, low), np.where(is_choice, np.inf, high))
+    # Without their own numbers, choices leave no trace in the others' bounds.
+    low, high, beyond = checks.action_limits(np.where(is_choice, np.float32(0), actions), valid, bounds)
+    for index, labels in choices.items():
+        low[index], high[index] = 0, len(labels) - 1
+    return low, high, beyond
+
+
+def _describe(
+    given: Sequence[ActionColumn | None], low: np.ndarray, high: np.ndarray, choices: dict[int, tuple[str, ...]]
+) -> tuple[ActionColumn, ...]:
+    columns = []
+    for index, column in enumerate(given):
+        name = f"action {index}" if column is None else column.name
+        if index in choices:
+            columns.append(discrete_column(name, choices[index]))
+        else:
+            columns.append(ActionColumn(name, "box", float(low[index]), float(high[index])))
+    return tuple(columns)
 
 
 def _column(name: str, values: Any) -> Column:

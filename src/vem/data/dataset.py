@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vem.data.action_columns import ActionColumn, require_codes
 from vem.data.checks import require_rows
 
 
@@ -21,6 +22,8 @@ class DataInfo:
     """How to load it again: a path, ``minari:ID``, or ``arrays``."""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    action_columns: tuple[ActionColumn, ...] = ()
+    """What each column of the actions is; empty: all are numbers within the bounds."""
     task: str | None = None
     """Name of the benchmark task (``vem.tasks.task_of`` gives its facts), where known."""
     task_source: str | None = None
@@ -48,7 +51,7 @@ class Dataset:
     observations: np.ndarray
     """float32, (rows, observation size)."""
     actions: np.ndarray
-    """float32, (rows, action size); zeros where not ``valid``."""
+    """float32, (rows, action size); codes in columns of choices; zeros where not ``valid``."""
     rewards: np.ndarray
     """float32, (rows,); zero where not ``valid``."""
     valid: np.ndarray
@@ -60,6 +63,7 @@ class Dataset:
     def __post_init__(self) -> None:
         """Refuse arrays that do not have this form."""
         require_rows(self.observations, self.actions, self.rewards, self.valid, self.terminal)
+        require_codes(self.actions, self.info.action_columns)
 
     @property
     def num_rows(self) -> int:
