@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from vem.cli.data import add_discrete
+
 if TYPE_CHECKING:
     from vem.compare import Comparison
 
@@ -21,6 +23,8 @@ EXAMPLES = """examples:
 
 The same command goes on after Ctrl-C, a crash or a failure: finished cells are never run again.
 """
+RULES = ("task", "teleports", "discrete")
+"""Flags that say how the data is read."""
 STOPPED = 130
 """The exit code of a command that a signal stopped."""
 
@@ -78,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
             episodes=options.episodes,
             preset=options.preset,
             settings=parse_settings(options.set, algorithms),
-            rules={name: value for name in ("task", "teleports", "discrete") if (value := getattr(options, name)) is not None},
+            rules={name: value for name in RULES if (value := getattr(options, name)) is not None},
             data_dir=options.data_dir,
             jobs=options.jobs,
             evaluate_every=options.evaluate_every,

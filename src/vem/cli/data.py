@@ -15,6 +15,7 @@ DATASET is one of
   antmaze-umaze        a benchmark name, looked up in --data-dir, $VEM_DATA and ~/.d4rl/datasets
   minari:ID            a Minari dataset on this machine (needs: pip install 'vem[minari]')
   pointmaze-medium     a built-in maze, recorded on the spot (also -umaze, -large)
+  pointmaze-medium-discrete   the same with four discrete actions
 """
 
 
@@ -78,7 +79,7 @@ def register(verbs: Any) -> None:
         description="Record a built-in maze; the same seed gives the same file.",
         epilog="example: vem data make pointmaze-medium --rows 50000 --out maze.hdf5",
     )
-    make.add_argument("maze", metavar="MAZE", help="pointmaze-umaze, pointmaze-medium or pointmaze-large")
+    make.add_argument("maze", metavar="MAZE", help="pointmaze-umaze, -medium or -large, and -discrete")
     make.add_argument("--rows", type=_positive, help="steps to record (default: enough to learn from)")
     make.add_argument("--seed", type=int, default=0, help="seed of the recording (default 0)")
     where = make.add_mutually_exclusive_group()

@@ -298,7 +298,8 @@ def _action_ranges(dataset: Dataset) -> tuple[ActionRange, ...]:
     margin = BOUND_TOLERANCE * (high - low)
     at_bounds = ((actions <= low + margin) | (actions >= high - margin)).mean(axis=0)
     facts = (actions.min(axis=0), actions.max(axis=0), low, high, at_bounds)
-    ranges = [ActionRange(*map(float, values)) for values in zip(*facts, strict=True)]
+    names = ("min", "max", "low", "high", "share_at_bounds")
+    ranges = [ActionRange(**dict(zip(names, map(float, values), strict=True))) for values in zip(*facts, strict=True)]
     for index, column in enumerate(dataset.info.action_columns):
         counts = None
         if column.kind == "discrete":

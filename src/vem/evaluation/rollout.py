@@ -180,12 +180,11 @@ def is_maze(env: gymnasium.Env) -> bool:
 
 def waypoint_actor(env: gymnasium.Env, generator: np.random.Generator) -> Actor:
     """The behavior behind the built-in PointMaze data, to be evaluated beside the policies: an ActorFactory."""
-    from vem.envs.waypoints import WaypointBehavior
+    from vem.envs.waypoints import behavior_in
 
-    layout = getattr(env.unwrapped, "layout", None)
-    if layout is None:
+    if not hasattr(env.unwrapped, "layout"):
         raise SimulatorError("the waypoint controller walks vem's PointMazes only")
-    return WaypointBehavior(layout, generator)
+    return behavior_in(env.unwrapped, generator)
 
 
 def _first_broken(rewards: list[float]) -> int:
