@@ -8,7 +8,7 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 
 from vem.policy import Policy, make_policy
 
@@ -71,7 +71,28 @@ class Nested(Walk):
 
 
 class Buttons(Walk):
+    """Reward 10·choice: 3 is the best of four."""
+
     action_space = Discrete(4)
+
+    def step(self, action):
+        assert isinstance(action, np.int64)
+        return super().step([10 * int(action)])
+
+
+class Switches(Walk):
+    action_space = MultiBinary(2)
+
+
+class Panel(Walk):
+    """A choice among three and a number; reward 10·choice + number."""
+
+    action_space = Tuple((Discrete(3), Box(-1.0, 1.0, (1,), np.float32)))
+
+    def step(self, action):
+        choice, number = action
+        assert number.shape == (1,)
+        return super().step([10 * int(choice) + float(number[0])])
 
 
 class NotAReward(Walk):
@@ -142,6 +163,19 @@ def guided_policy(move=(1.0, 0.0), sizes=(4, 2), **settings) -> Policy:
         "move_scale": (np.arange(observation_size) < 2).astype(np.float32),
     }
     return Policy("guided", tensors, policy.info)
+
+
+def choosing_policy(choices, outputs) -> Policy:
+    """A Policy of two observed numbers with these outputs everywhere, numbers within ±1."""
+    high = np.array([max(count - 1, 1) for count in choices], np.float32)
+    parameters = {
+        "actor": [{"weight": np.zeros((2, len(outputs)), np.float32), "bias": np.asarray(outputs, np.float32)}],
+        "log_std": np.zeros(sum(count == 0 for count in choices), np.float32),
+        "action_choices": np.asarray(choices, np.int32),
+        "value_unit": np.asarray(1.0),
+    }
+    low = np.where(np.asarray(choices) > 0, 0, -1)
+    return make_policy("gaussian", parameters, (low, high), (np.zeros(2), np.ones(2)), {"member": "seed0"})
 
 
 def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name="own-data", policies=True, **config):

@@ -24,6 +24,7 @@ TINY = {
     "num_acting_actions": 5,
     "num_sampled_actions": 3,
     "effective_sample": 0.5,
+    "conservative_weight": 5.0,
 }
 OWN_METHODS = [name for name, method in METHODS.items() if method.ablates is None] + ["vem-guided"]
 """Methods with code of their own; guided policies are VEM's second way from values to a policy."""
@@ -36,8 +37,18 @@ def tiny_settings(name: str, **changes: Any) -> dict[str, Any]:
     return {**hidden, **{field: value for field, value in TINY.items() if field in names}, **changes}
 
 
-def tiny_dataset(lengths: tuple[int, ...] = (8, 5, 7), seed: int = 0) -> Dataset:
-    """Random episodes, the first ended by the MDP and the others cut; actions within ±2."""
+def tiny_actions(kind: str, num_steps: int, random: np.random.Generator) -> np.ndarray:
+    """Random actions: two numbers within ±2; one of three choices; three and two choices; a number and a choice."""
+    numbers = random.uniform(-2, 2, (num_steps, 2)).astype(np.float32)
+    if kind == "box":
+        return numbers
+    choices = np.stack([np.arange(num_steps) * 7 % 5 % 3, np.arange(num_steps) % 2], axis=1)
+    actions = {"discrete": choices[:, 0], "several": choices, "mixed": np.stack([numbers[:, 0], choices[:, 0]], axis=1)}
+    return actions[kind]
+
+
+def tiny_dataset(lengths: tuple[int, ...] = (8, 5, 7), seed: int = 0, kind: str = "box") -> Dataset:
+    """Random episodes, the first ended by the MDP and the others cut; actions of a kind."""
     random = np.random.default_rng(seed)
     num_steps, last = sum(lengths), np.cumsum(lengths) - 1
     terminals, timeouts = np.zeros(num_steps, bool), np.zeros(num_steps, bool)
@@ -48,14 +59,15 @@ def tiny_dataset(lengths: tuple[int, ...] = (8, 5, 7), seed: int = 0) -> Dataset
     following[last] = random.standard_normal((len(lengths), 3))
     return from_arrays(
         observations,
-        random.uniform(-2, 2, (num_steps, 2)).astype(np.float32),
+        tiny_actions(kind, num_steps, random),
         random.uniform(-1, 1, num_steps).astype(np.float32),
         terminals,
         timeouts,
         following,
         name="tiny",
         teleports="keep",
-        action_bounds=([-2.0, -2.0], [2.0, 2.0]),
+        action_bounds=(-2.0, 2.0) if kind in ("box", "mixed") else None,
+        discrete=[1] if kind == "mixed" else None,
     )
 
 

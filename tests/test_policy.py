@@ -148,7 +148,15 @@ def test_refuses_absent_and_damaged_files(tmp_path, gaussian):
 
 
 def test_every_kind_has_an_actor():
-    assert set(ACTORS) == {"gaussian", "guided", "deterministic", "tanh-gaussian", "bcq"}
+    assert set(ACTORS) == {
+        "gaussian",
+        "guided",
+        "deterministic",
+        "tanh-gaussian",
+        "bcq",
+        "greedy",
+        "constrained-greedy",
+    }
 
 
 def broken(policy, **changes):

@@ -5,26 +5,49 @@ A policy file is tensors plus one JSON text in the file's metadata. Loading it r
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vem.errors import RunError, SettingsError
+from vem.data.action_columns import ActionColumn, columns_from_json, discrete_column
+from vem.errors import RunError
+from vem.policy_kinds import (
+    ACTORS,
+    KIND_VALUES,
+    LAYOUTS,
+    SIZES,
+    VALUES,
+    Actor,
+    Tensors,
+    Value,
+    choices_in,
+    find_actor,
+    network,
+    register_kind,
+    stacked_networks,
+)
 from vem.storage import flatten, read_tensors, write_tensors
+
+__all__ = [
+    "ACTORS",
+    "KIND_VALUES",
+    "Actor",
+    "Policy",
+    "Tensors",
+    "Value",
+    "load_policy",
+    "make_policy",
+    "network",
+    "register_kind",
+    "stacked_networks",
+]
 
 FORMAT = "vem-policy"
 VERSION = 1
 SLICE_ROWS = 1024
 """Observations valued at a time: BCQ makes ten of each."""
-
-Tensors = dict[str, np.ndarray]
-Actor = Callable[[Tensors, np.ndarray, np.random.Generator | None], np.ndarray]
-"""(tensors, normalized observations, generator or None) → actions in ±1 units; without a generator, always the same."""
-Value = Callable[[Tensors, np.ndarray], np.ndarray]
-"""(tensors, normalized observations) → V of each, in the unit that the networks were trained in."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +70,25 @@ class Policy:
         return self.tensors["action_low"].size
 
     @property
+    def action_choices(self) -> tuple[int, ...]:
+        """Number of choices of each action column, 0 for numbers; empty: numbers only."""
+        return choices_in(self.tensors)
+
+    @property
+    def action_columns(self) -> tuple[ActionColumn, ...]:
+        """What each column of the actions is, with the names and labels of the data where the file has them."""
+        if stored := self.info.get("action_columns"):
+            return columns_from_json(stored)
+        low, high = self.tensors["action_low"].tolist(), self.tensors["action_high"].tolist()
+        choices = self.action_choices or (0,) * len(low)
+        return tuple(
+            discrete_column(f"action {index}", [str(code) for code in range(count)])
+            if count
+            else ActionColumn(f"action {index}", "box", low[index], high[index])
+            for index, count in enumerate(choices)
+        )
+
+    @property
     def has_value(self) -> bool:
         """Whether ``value`` is available."""
         return self.kind in KIND_VALUES or any(f"{name}.0.weight" in self.tensors for name in VALUES)
@@ -57,7 +99,13 @@ class Policy:
         return self.kind == "guided"
 
     def act(self, observations: np.ndarray, key: int | np.random.Generator | None = None) -> np.ndarray:
-        """Actions for one observation or a batch of them: the mean action, or a sample if a key (seed) is given."""
+        """Actions for one observation or a batch of them: the most likely, or a sample if a key (seed) is given.
+
+        Numbers come as float32, (size,) or (n, size); without a key they are the mean. A single choice comes as its
+        code, an int64 or (n,) of them, as Gymnasium's Discrete takes it; several as int64, (size,) or (n, size).
+        Numbers and choices together come as float32, (size,) or (n, size), with codes among the numbers;
+        ``action_columns`` says which column is what.
+        """
         inputs, single = self._inputs(observations)
         generator = None if key is None else np.random.default_rng(key)
         actions = self._bounded(find_actor(self.kind)(self.tensors, inputs, generator))
@@ -94,7 +142,7 @@ class Policy:
             raise RunError("moves hold NaN or infinity; a policy cannot act on them")
         scaled = np.where(unit > 0, np.asarray(moves, np.float32) / np.where(unit > 0, unit, 1), 0)
         full = np.concatenate([inputs, scaled.reshape(inputs.shape)], axis=-1)
-        actions = self._bounded(_gaussian(self.tensors, full, None))
+        actions = self._bounded(find_actor("gaussian")(self.tensors, full, None))
         return actions[0] if single else actions
 
     @property
@@ -106,15 +154,20 @@ class Policy:
         return np.where(scale > 0, self.tensors["observation_deviation"] / np.where(scale > 0, scale, 1), 0)
 
     def _bounded(self, scaled: np.ndarray) -> np.ndarray:
-        """Actions in ±1 units as actions within the data's bounds."""
+        """Actions in ±1 units as actions within the data's bounds; choices as their codes."""
         low, high = self.tensors["action_low"], self.tensors["action_high"]
-        return np.clip((low + high) / 2 + scaled * (high - low) / 2, low, high).astype(np.float32)
+        actions = np.clip((low + high) / 2 + scaled * (high - low) / 2, low, high).astype(np.float32)
+        if choices := self.action_choices:
+            actions = np.where(np.asarray(choices) > 0, scaled, actions).astype(np.float32)
+            actions = actions.astype(np.int64) if all(choices) else actions
+            actions = actions[:, 0] if len(choices) == 1 else actions
+        return actions
 
     def _value(self, inputs: np.ndarray) -> np.ndarray:
         if self.kind in KIND_VALUES:
             return KIND_VALUES[self.kind](self.tensors, inputs)
         value = next(value for name, value in VALUES.items() if f"{name}.0.weight" in self.tensors)
-        return value(self, inputs)
+        return value(self.kind, self.tensors, inputs)
 
     def _inputs(self, observations: np.ndarray) -> tuple[np.ndarray, bool]:
         inputs = np.asarray(observations, np.float32)
@@ -197,9 +250,13 @@ def _problem(kind: str, tensors: Tensors) -> str | None:
     if (tensors["action_low"] > tensors["action_high"]).any():
         return "action_low is above action_high"
     observation, action = tensors["observation_mean"].size, tensors["action_low"].size
+    if "action_choices" in tensors:
+        counts = tensors["action_choices"]
+        if counts.dtype.kind not in "iu" or counts.shape != (action,) or (counts < 0).any():
+            return f"action_choices are {counts.tolist()} for {action} action columns"
     sizes = {"value_unit": (1,), **SIZES.get(kind, {})}
     if "log_std" in sizes:
-        sizes["log_std"] = (1, action)
+        sizes["log_std"] = (1, sum(count == 0 for count in choices_in(tensors)) if choices_in(tensors) else action)
     problems = (_size_problem(name, allowed, tensors) for name, allowed in sizes.items())
     if kind not in LAYOUTS:  # a registered kind knows its own networks
         return None
@@ -231,150 +288,3 @@ def _network_problem(name: str, num_inputs: int, num_outputs: int, tensors: Tens
     if index == 0:
         return f"it lacks the network {name}"
     return None if width == num_outputs else f"{name} gives {width} numbers instead of {num_outputs}"
-
-
-def network(tensors: Tensors, name: str, inputs: np.ndarray) -> np.ndarray:
-    """The output of the network stored under ``name``: ReLU between layers."""
-    index, hidden = 0, inputs
-    while f"{name}.{index}.weight" in tensors:
-        if index:
-            hidden = np.maximum(hidden, 0)
-        hidden = hidden @ tensors[f"{name}.{index}.weight"] + tensors[f"{name}.{index}.bias"]
-        index += 1
-    return hidden
-
-
-def stacked_networks(tensors: Tensors, name: str, inputs: np.ndarray) -> np.ndarray:
-    """Scalar outputs of stacked networks: shape (networks, batch)."""
-    count = tensors[f"{name}.0.weight"].shape[0]
-    prefix = f"{name}."
-    return np.stack(
-        [
-            network({k: t[i] for k, t in tensors.items() if k.startswith(prefix)}, name, inputs)[:, 0]
-            for i in range(count)
-        ]
-    )
-
-
-def _gaussian(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
-    mean = np.tanh(network(tensors, "actor", inputs))
-    if generator is None:
-        return mean
-    return mean + np.exp(tensors["log_std"]) * generator.standard_normal(mean.shape, dtype=np.float32)
-
-
-def _guided(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
-    """The executor's action for the move that the guide names; dimensions that moves leave out are 0."""
-    moves = network(tensors, "guide", inputs) * (tensors["move_scale"] > 0)
-    return _gaussian(tensors, np.concatenate([inputs, moves], axis=-1), generator)
-
-
-def _deterministic(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
-    return np.tanh(network(tensors, "actor", inputs))
-
-
-def _tanh_gaussian(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
-    mean, log_std = np.split(network(tensors, "actor", inputs), 2, axis=-1)
-    if generator is None:
-        return np.tanh(mean)
-    deviation = np.exp(np.clip(log_std, *tensors["log_std_bounds"]))
-    return np.tanh(mean + deviation * generator.standard_normal(mean.shape, dtype=np.float32))
-
-
-def _bcq(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
-    """The best of several generated and perturbed actions; without a key always from the same latents."""
-    actions, values = _bcq_candidates(tensors, inputs, int(tensors["num_actions"].item()), generator)
-    return actions[np.arange(len(inputs)), values.argmax(axis=1)]
-
-
-def _bcq_candidates(
-    tensors: Tensors, inputs: np.ndarray, num_actions: int, generator: np.random.Generator | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Generated and perturbed actions of each row, (rows, candidates, size), and their Q."""
-    count, size = len(inputs), tensors["decoder.0.weight"].shape[0] - inputs.shape[-1]
-    if generator is None:
-        latents = np.random.default_rng(0).standard_normal((1, num_actions, size), dtype=np.float32)
-    else:
-        latents = generator.standard_normal((count, num_actions, size), dtype=np.float32)
-    latents = np.broadcast_to(np.clip(latents, -0.5, 0.5), (count, num_actions, size))
-    repeated = np.broadcast_to(inputs[:, None], (count, num_actions, inputs.shape[-1]))
-    actions = np.tanh(network(tensors, "decoder", np.concatenate([repeated, latents], axis=-1)))
-    moves = np.tanh(network(tensors, "perturbation", np.concatenate([repeated, actions], axis=-1)))
-    actions = np.clip(actions + tensors["limit"] * moves, -1, 1)
-    return actions, network(tensors, "chooser", np.concatenate([repeated, actions], axis=-1))[..., 0]
-
-
-ACTORS: dict[str, Actor] = {
-    "gaussian": _gaussian,
-    "guided": _guided,
-    "deterministic": _deterministic,
-    "tanh-gaussian": _tanh_gaussian,
-    "bcq": _bcq,
-}
-"""How each kind of policy acts."""
-KIND_VALUES: dict[str, Value] = {}
-"""How registered kinds value states; the others go by the tensors they hold (``VALUES``)."""
-
-
-def register_kind(kind: str, actor: Actor, value: Value | None = None, overwrite: bool = False) -> None:
-    """Add a kind of policy: how it acts and, if it can, how it values states, in NumPy."""
-    if kind in ACTORS and not overwrite:
-        raise SettingsError(f"there is a kind of policy {kind!r} already; choose another name, or give overwrite=True")
-    ACTORS[kind] = actor
-    KIND_VALUES.pop(kind, None)
-    if value is not None:
-        KIND_VALUES[kind] = value
-
-
-def find_actor(kind: Any) -> Actor:
-    """How policies of this kind act; RunError lists the known kinds."""
-    if kind not in ACTORS:
-        raise RunError(
-            f"this is a policy of kind {kind!r} and only {', '.join(ACTORS)} are known; "
-            "if a method of your own made it, import the module that registers it first"
-        )
-    return ACTORS[kind]
-
-
-def _bcq_layout(observation: int, action: int, tensors: Tensors) -> list[tuple[str, int, int]]:
-    first = tensors.get("decoder.0.weight")
-    # The length of the latent vector is the decoder's own.
-    decoder = max(observation + 1, first.shape[0] if first is not None and first.ndim else 0)
-    both = observation + action
-    return [("decoder", decoder, action), ("perturbation", both, action), ("chooser", both, 1)]
-
-
-LAYOUTS: dict[str, Callable[[int, int, Tensors], list[tuple[str, int, int]]]] = {
-    "gaussian": lambda observation, action, _: [("actor", observation, action)],
-    "deterministic": lambda observation, action, _: [("actor", observation, action)],
-    "tanh-gaussian": lambda observation, action, _: [("actor", observation, 2 * action)],
-    "bcq": _bcq_layout,
-}
-"""The networks of each kind: (observation size, action size, tensors) → name, inputs, outputs."""
-SIZES: dict[str, dict[str, tuple[int, ...]]] = {
-    "gaussian": {"log_std": ()},
-    "tanh-gaussian": {"log_std_bounds": (2,)},
-    "bcq": {"limit": (1,), "num_actions": (1,)},
-}
-"""How many numbers the other tensors of each kind may hold; log σ has one, or one for each action."""
-
-
-def _value_of_states(policy: Policy, inputs: np.ndarray) -> np.ndarray:
-    return stacked_networks(policy.tensors, "critics", inputs).mean(0)
-
-
-def _value_of_mean_action(policy: Policy, inputs: np.ndarray) -> np.ndarray:
-    actions = ACTORS[policy.kind](policy.tensors, inputs, None)
-    return stacked_networks(policy.tensors, "action_critics", np.concatenate([inputs, actions], axis=-1)).mean(0)
-
-
-def _value_of_candidates(policy: Policy, inputs: np.ndarray) -> np.ndarray:
-    return _bcq_candidates(policy.tensors, inputs, 10, None)[1].max(axis=1)
-
-
-VALUES: dict[str, Callable[[Policy, np.ndarray], np.ndarray]] = {
-    "critics": _value_of_states,
-    "action_critics": _value_of_mean_action,
-    "chooser": _value_of_candidates,
-}
-"""What a policy file holds → V of normalized observations."""

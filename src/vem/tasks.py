@@ -246,6 +246,9 @@ _FAMILIES = {
     "pointmaze-umaze": ("vem/PointMaze-UMaze-v0", 4, 2, 120, 0.0, 1.0),
     "pointmaze-medium": ("vem/PointMaze-Medium-v0", 4, 2, 250, 0.0, 1.0),
     "pointmaze-large": ("vem/PointMaze-Large-v0", 4, 2, 350, 0.0, 1.0),
+    "pointmaze-umaze-discrete": ("vem/PointMaze-UMaze-Discrete-v0", 4, 1, 120, 0.0, 1.0),
+    "pointmaze-medium-discrete": ("vem/PointMaze-Medium-Discrete-v0", 4, 1, 250, 0.0, 1.0),
+    "pointmaze-large-discrete": ("vem/PointMaze-Large-Discrete-v0", 4, 1, 350, 0.0, 1.0),
 }
 
 # name, VEM, its std, BAIL, its std, BCQ, CQL, AWR, tuned τ

@@ -1,4 +1,7 @@
-"""Learning on a walk along a line (tests/chain.py): who finds the way where recordings must be joined."""
+"""Learning on a walk along a line (tests/chain.py): who finds the way where recordings must be joined.
+
+And on logs of control tasks with discrete actions.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+import control_logs
 from chain import reaches_goal, record
 from vem.algorithms import METHODS
 from vem.api import train
+from vem.evaluation.evaluate import evaluate
 
 VEM = {
     "expectile": 0.9,
@@ -81,3 +86,45 @@ def test_monte_carlo_returns_cannot_join_recordings(to_join, tmp_path):
 def test_every_method_follows_an_expert(name, settings, tmp_path):
     policies = learn(name, record(100, share_right=1.0, num_steps=12), 500, tmp_path, **settings)
     assert all(reaches_goal(policy) for policy in policies)
+
+
+# ---- discrete actions: logs of Gymnasium's control tasks, most of them bad (tests/control_logs.py) ----
+
+CARTPOLE = "CartPole-v1"
+FAST = {"batch_size": 64, "policy_hidden": (32, 32), "policy_lr": 3e-3}
+FAST_VALUES = {"value_hidden": (32, 32), "value_lr": 3e-3, "steps_per_refresh": 50, "target_rate": 0.05}
+
+
+@pytest.fixture(scope="module")
+def cartpole():
+    """Nine of ten controllers push the wrong way; the good one is cut after 50 steps."""
+    dataset = control_logs.record(
+        CARTPOLE, [control_logs.balance, *[control_logs.topple] * 9], 200, max_steps=50, name="cartpole"
+    )
+    assert np.median(dataset.episode_returns) < 12
+    return dataset
+
+
+def test_cloning_a_bad_log_of_cartpole_lets_the_pole_fall(cartpole, tmp_path):
+    run = train(cartpole, "bc", steps=600, out=tmp_path / "run", **FAST)
+    assert control_logs.mean_return(run.policy, CARTPOLE, 5) < 30
+
+
+def test_vem_balances_the_pole_from_the_same_log(cartpole, tmp_path):
+    """Longer than any recording, and by the evaluation that a user calls."""
+    run = train(cartpole, "vem", steps=1000, out=tmp_path / "run", **FAST, **FAST_VALUES)
+    result = evaluate(run, episodes=5, workers=1, progress=False)
+    assert result.environment == CARTPOLE
+    assert result.references is None
+    assert result.groups[0].quantities["return"].mean > 100
+
+
+@pytest.mark.slow
+def test_vem_beats_cloning_on_a_log_of_lunar_lander(tmp_path):
+    pytest.importorskip("Box2D")
+    name, controllers = "LunarLander-v3", [control_logs.land, *[control_logs.drop] * 2]
+    log = control_logs.record(name, controllers, 60, max_steps=400, name="lunar-lander")
+    cloned = train(log, "bc", steps=3000, out=tmp_path / "bc", batch_size=64)
+    learnt = train(log, "vem", steps=8000, out=tmp_path / "vem", batch_size=64)
+    returns = [control_logs.mean_return(run.policy, name, 10) for run in (cloned, learnt)]
+    assert returns[1] > returns[0] + 50

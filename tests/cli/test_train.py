@@ -273,3 +273,51 @@ def test_the_example_trains_the_chosen_method_and_is_resumed_as_a_whole(tmp_path
     assert (out / "report/report.html").is_file()
     assert {path.parent.name for path in out.glob("*/config.json")} == {"iql", "bc"}
     assert (out / "iql/evaluations.jsonl").is_file()
+
+
+@pytest.fixture
+def choices(tmp_path):
+    """A log whose actions are a choice among three, kept as floats, beside a number."""
+    path = tmp_path / "choices.npz"
+    number = np.linspace(-1, 1, 60)
+    actions = np.stack([np.arange(60) % 3, number], axis=1)
+    ends = np.arange(60) % 20 == 19
+    np.savez(path, observations=np.sin(number)[:, None], actions=actions, rewards=number, timeouts=ends)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("flags", "rule", "action"),
+    [(["--discrete-columns", "0"], [0], (2,)), (["--no-discrete"], False, (2,))],
+)
+def test_which_columns_are_choices_is_kept_with_the_run(choices, tmp_path, capsys, flags, rule, action):
+    small = ["--algorithm", "bc", "--steps", 4, "--policy-hidden", "8", "--batch-size", 8]
+    assert vem("train", choices, *flags, *small, "--out", tmp_path / "run") == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["config"]["rules"]["discrete"] == rule
+    policy = load_policy(tmp_path / "run")
+    assert policy.action_choices == ((3, 0) if rule else ())
+    assert policy.act(np.zeros(1)).shape == action
+    assert vem("train", "--resume", tmp_path / "run") == 0
+    capsys.readouterr()
+    assert vem("train", "--resume", tmp_path / "run", "--discrete") != 0
+    assert "leave out --discrete" in capsys.readouterr().err
+
+
+def test_a_method_that_cannot_learn_choices_says_so_before_anything_is_written(choices, tmp_path, capsys):
+    small = ["--discrete-columns", "0", "--algorithm", "td3bc", "--steps", 4]
+    assert vem("train", choices, *small, "--out", tmp_path / "run") != 0
+    assert "td3bc cannot learn actions with numbers and discrete columns; these can: vem, bc" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(SystemExit):
+        vem("train", choices, "--discrete-columns", "first")
+    assert "'first' is no list of column numbers" in capsys.readouterr().err
+
+
+def test_floats_that_look_discrete_are_asked_about_on_the_command_line(choices, capsys):
+    assert vem("data", "describe", choices) == 0
+    assert "column 0 of the actions looks like 3 whole numbers 0, 1, 2: discrete?" in capsys.readouterr().out
+    assert vem("data", "describe", choices, "--discrete-columns", "0") == 0
+    output = capsys.readouterr().out
+    assert "discrete?" not in output
+    assert "3 choices: " in output

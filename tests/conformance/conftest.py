@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pytest
 
-from small_runs import OWN_METHODS, make_run, quick_compilation, shape_of
+from small_runs import OWN_METHODS, make_run, quick_compilation, shape_of, tiny_dataset
+from vem.algorithms import METHODS
+from vem.data import Dataset
 from vem.runs import loop
 from vem.runs.run import Run
+
+OTHER_ACTIONS = [(name, kind) for name in OWN_METHODS for kind in METHODS[name].actions if kind != "box"]
 
 
 class Trial(NamedTuple):
@@ -39,7 +44,19 @@ def one_program(tmp_path_factory):
 @pytest.fixture(scope="module", params=OWN_METHODS)
 def trial(request, tmp_path_factory) -> Trial:
     """A finished run of each method."""
-    run = make_run(request.param, tmp_path_factory.mktemp(request.param) / "run")
+    return trained_trial(request.param, tmp_path_factory.mktemp(request.param) / "run")
+
+
+@pytest.fixture(scope="module", params=OTHER_ACTIONS, ids="-".join)
+def action_trial(request, tmp_path_factory) -> Trial:
+    """A finished run of each method for each kind of actions other than a box that it can learn."""
+    name, kind = request.param
+    return trained_trial(name, tmp_path_factory.mktemp(f"{name}-{kind}") / "run", tiny_dataset(kind=kind))
+
+
+def trained_trial(name: str, directory: Path, dataset: Dataset | None = None) -> Trial:
+    """A finished run, and how it got there."""
+    run = make_run(name, directory, dataset)
     shapes, chunks, metrics, state = [shape_of(run.initial().state)], [], [], None
     for progress in run.progress():
         shapes.append(shape_of(progress.snapshot.state))
@@ -47,4 +64,4 @@ def trial(request, tmp_path_factory) -> Trial:
         metrics.append(progress.metrics)
         if progress.steps == progress.num_steps:
             state = jax.tree.map(np.array, progress.snapshot.state)
-    return Trial(request.param, run, shapes, chunks, metrics, state)
+    return Trial(name, run, shapes, chunks, metrics, state)

@@ -206,7 +206,7 @@ def broken(**changes):
         (broken(observations=np.ones((0, 2))), "'observations' is empty"),
         (broken(observations=np.float32(3)), r"'observations' has shape \(\)"),
         (broken(observations=[[1], [1, 2]]), "'observations' is no array"),
-        (broken(actions=np.arange(6)), "discrete actions are not supported"),
+        (broken(actions=np.arange(6.0)), r"for one number per step use actions\[:, None\]"),
         (broken(actions=np.ones((5, 1))), "'actions' has 5 rows and 'observations' has 6: row 5"),
         (broken(rewards=np.ones((6, 2))), r"'rewards' has shape \(6, 2\), expected \(6,\)"),
         (broken(rewards=np.ones(7)), "'rewards' has 7 rows"),

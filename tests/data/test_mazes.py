@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vem import envs
-from vem.data import mazes
+from vem.data import load, mazes
 from vem.envs import maze_layout, waypoints
 from vem.errors import DataError, SettingsError
 
@@ -239,3 +239,26 @@ def test_a_minari_dataset_holds_the_same_episodes(tmp_path, monkeypatch):
         mazes.write_minari("vem/test-v0", "pointmaze-umaze", 100)
     with pytest.raises(DataError, match="Minari refused"):
         mazes.write_minari("no version", "pointmaze-umaze", 100)
+
+
+def test_discrete_pushes_follow_the_same_walk(tmp_path):
+    rows = mazes.record_maze("pointmaze-umaze-discrete", 600, seed=2)
+    assert rows["actions"].shape == (600,)
+    assert rows["actions"].dtype == np.int64
+    assert set(rows["actions"]) == {0, 1, 2, 3}
+    np.testing.assert_array_equal(rows["actions"], mazes.record_maze("pointmaze-umaze-discrete", 600, 2)["actions"])
+    dataset = mazes.maze_dataset("pointmaze-umaze-discrete", 600, seed=2, cache_dir=tmp_path)
+    assert dataset.info.action_columns[0].labels == ("0", "1", "2", "3")
+    assert dataset.info.environment == "vem/PointMaze-UMaze-Discrete-v0"
+    np.testing.assert_array_equal(dataset.actions[dataset.valid][:, 0], rows["actions"])
+
+
+def test_discrete_pushes_become_a_minari_dataset(tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    mazes.write_minari("test/pushes-v0", "pointmaze-umaze-discrete", 200, seed=1)
+    dataset = load("minari:test/pushes-v0")
+    assert len(dataset.info.action_columns[0].labels) == 4
+    np.testing.assert_array_equal(
+        dataset.actions[dataset.valid][:, 0], mazes.record_maze("pointmaze-umaze-discrete", 200, 1)["actions"]
+    )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from vem.data import load
+from vem.data.action_columns import ActionColumn
 from vem.data.minari import read_minari
 from vem.errors import DataError
 
@@ -106,18 +107,43 @@ def test_unknown_id_says_what_is_there():
         load("minari:no id at all")
 
 
-def test_discrete_actions_are_refused():
+def acting(actions):
+    """An episode of two steps with these actions."""
     from minari.data_collector import EpisodeBuffer
 
-    buffer = EpisodeBuffer(
+    return EpisodeBuffer(
         observations=np.zeros((3, 2), np.float32),
-        actions=np.zeros(2, np.int64),
+        actions=actions,
         rewards=[1.0, 1.0],
         terminations=[False, False],
         truncations=[False, True],
     )
-    write([buffer], action_space=gym.spaces.Discrete(3))
-    with pytest.raises(DataError, match=r"actions are Discrete\(3\)"):
+
+
+def test_the_action_space_says_what_the_actions_are():
+    write([acting(np.array([2, 4]))], action_space=gym.spaces.Discrete(3, start=2))
+    dataset = read_minari("test/points-v0")
+    assert dataset.actions[dataset.valid].tolist() == [[0], [2]]
+    assert dataset.info.action_columns == (ActionColumn("action 0", "discrete", 0.0, 2.0, ("2", "3", "4")),)
+    write([acting(np.array([[1, 0], [0, 4]]))], "test/several-v0", action_space=gym.spaces.MultiDiscrete([2, 5]))
+    dataset = read_minari("test/several-v0")
+    assert dataset.actions[dataset.valid].tolist() == [[1, 0], [0, 4]]
+    assert [len(column.labels) for column in dataset.info.action_columns] == [2, 5]
+
+
+def test_spaces_within_a_space_are_columns_in_the_order_of_their_names():
+    parts = {"push": Box(-2, 2, (2,), np.float32), "gear": gym.spaces.Discrete(3)}
+    actions = {"push": np.array([[0.5, 1], [-1, 2]], np.float32), "gear": np.array([2, 0])}
+    write([acting(actions)], action_space=gym.spaces.Dict(parts))
+    dataset = read_minari("test/points-v0")
+    assert dataset.actions[dataset.valid].tolist() == [[2, 0.5, 1], [0, -1, 2]]
+    described = [(column.name, column.kind, column.high) for column in dataset.info.action_columns]
+    assert described == [("gear", "discrete", 2.0), ("push 0", "box", 2.0), ("push 1", "box", 2.0)]
+
+
+def test_other_action_spaces_are_refused():
+    write([acting(np.array([[1, 0], [0, 1]], np.int8))], action_space=gym.spaces.MultiBinary(2))
+    with pytest.raises(DataError, match=r"minari:test/points-v0: actions are MultiBinary\(2\)"):
         read_minari("test/points-v0")
 
 

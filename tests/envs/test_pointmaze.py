@@ -54,3 +54,13 @@ def test_the_episode_ends_at_the_goal_with_reward_one(distance, is_reached):
     env.set_state(np.add(env.layout.goal, (distance, 0)), np.zeros(2))
     _, reward, terminated, _, info = env.step(np.zeros(2))
     assert (reward, terminated, info["success"]) == (float(is_reached), is_reached, is_reached)
+
+
+def test_discrete_actions_are_full_pushes():
+    ours, theirs = (envs.make(name) for name in ("pointmaze-umaze-discrete", "pointmaze-umaze"))
+    assert ours.action_space == gymnasium.spaces.Discrete(4)
+    pushes = [(-1, -1), (-1, 1), (1, -1), (1, 1)]
+    np.testing.assert_array_equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0])
+    for action in np.random.default_rng(0).integers(0, 4, 30):
+        found, expected = ours.step(action), theirs.step(np.array(pushes[action], np.float32))
+        np.testing.assert_array_equal(found[0], expected[0])

@@ -165,11 +165,37 @@ def test_sizes_that_do_not_fit_are_found_before_any_episode():
 
 @pytest.mark.parametrize(
     ("environment", "message"),
-    [("antmaze-hug", "Did you mean antmaze"), (cases.Buttons, r"Discrete\(4\)"), (max, "the environment: TypeError")],
+    [
+        ("antmaze-hug", "Did you mean antmaze"),
+        (cases.Switches, r"MultiBinary\(2\)"),
+        (max, "the environment: TypeError"),
+    ],
 )
 def test_an_environment_that_cannot_be_used(environment, message):
     with Evaluator(environment, 1) as evaluator, pytest.raises(SimulatorError, match=message):
         evaluator.evaluate({"still": cases.Still()}, 1)
+
+
+def test_choices_are_taken_as_the_environment_has_them():
+    policies = {"best": cases.choosing_policy([4], [0, 1, 0, 2]), "second": cases.choosing_policy([4], [0, 1, 9, 2])}
+    with Evaluator(cases.Buttons, 1) as evaluator:
+        best, second = evaluator.evaluate(policies, 1)
+        assert best.episode_return - second.episode_return == pytest.approx(30)
+        with pytest.raises(SimulatorError, match=r"gives a number in action column 0; Buttons takes one of 4 choices"):
+            evaluator.evaluate({"numbers": cases.constant_policy()}, 1)
+        with pytest.raises(SimulatorError, match=r"gives one of 5 choices in action column 0; Buttons takes one of 4"):
+            evaluator.evaluate({"more": cases.choosing_policy([5], np.zeros(5))}, 1)
+        [fewer] = evaluator.evaluate({"fewer": cases.choosing_policy([2], [0, 1])}, 1)
+    assert best.episode_return - fewer.episode_return == pytest.approx(60)
+
+
+def test_numbers_and_choices_together():
+    with Evaluator(cases.Panel, 1) as evaluator:
+        low, high = evaluator.evaluate(
+            {"low": cases.choosing_policy([3, 0], [5, 0, 0, -9]), "high": cases.choosing_policy([3, 0], [0, 0, 5, 9])},
+            1,
+        )
+    assert high.episode_return - low.episode_return == pytest.approx(3 * 22, abs=1e-3)
 
 
 def test_missing_mujoco_is_said_with_the_remedy(tmp_path, monkeypatch):

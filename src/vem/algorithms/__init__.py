@@ -5,15 +5,26 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-from vem.algorithms import awr, bail, bc, bcq, cql, iql, td3bc, vem
+from vem.algorithms import awr, bail, bc, bcq, cql, discrete_bcq, discrete_cql, iql, td3bc, vem
 from vem.algorithms.presets import PRESETS
-from vem.algorithms.registry import METHODS, Method, Preset, find_method, method_of, register
+from vem.algorithms.registry import METHODS, Method, Preset, check_actions, find_method, method_of, register
+from vem.data.action_columns import ACTION_KINDS
 
-__all__ = ["METHODS", "Method", "Preset", "find_method", "method_of", "register"]
+__all__ = ["METHODS", "Method", "Preset", "check_actions", "find_method", "method_of", "register"]
 
 
-def _add(name: str, module: Any, config: type, summary: str, make: Any = None) -> None:
-    register(name, config, make or module.make, summary, PRESETS[name], arithmetic=module.arithmetic)
+def _add(
+    name: str, module: Any, config: type, summary: str, make: Any = None, actions: tuple[str, ...] = ACTION_KINDS
+) -> None:
+    make, count = make or module.make, module.arithmetic
+    register(name, config, make, summary, PRESETS[name], arithmetic=count, actions=actions)
+
+
+def _add_both(name: str, box: Any, discrete: Any, config: type, summary: str) -> None:
+    """A method whose discrete version is another program, with the same configuration."""
+    make = lambda config, spec, num_steps: (discrete if spec.choices else box).make(config, spec, num_steps)
+    count = lambda config, spec: (discrete if spec.choices else box).arithmetic(config, spec)
+    register(name, config, make, summary, PRESETS[name], arithmetic=count, actions=("box", "discrete"))
 
 
 def _ablate(name: str, summary: str, **overrides: Any) -> None:
@@ -27,11 +38,11 @@ _add("vem", vem, vem.VEM, "Value-based Episodic Memory")
 _add("bc", bc, bc.BC, "behavior cloning")
 _add("awr", awr, awr.AWR, "advantage-weighted regression")
 _add("bail", bail, bail.BAIL, "best-action imitation learning")
-_add("bcq", bcq, bcq.BCQ, "batch-constrained Q-learning")
-_add("bcq-em", bcq, bcq.BCQEM, "BCQ with VEM's episodic plan", bcq.make_episodic)
-_add("cql", cql, cql.CQL, "conservative Q-learning")
+_add_both("bcq", bcq, discrete_bcq, bcq.BCQ, "batch-constrained Q-learning")
+_add("bcq-em", bcq, bcq.BCQEM, "BCQ with VEM's episodic plan", bcq.make_episodic, actions=("box",))
+_add_both("cql", cql, discrete_cql, cql.CQL, "conservative Q-learning")
 _add("iql", iql, iql.IQL, "implicit Q-learning")
-_add("td3bc", td3bc, td3bc.TD3BC, "TD3+BC")
+_add("td3bc", td3bc, td3bc.TD3BC, "TD3+BC", actions=("box",))
 _ablate("vem-1step", "no memory, one-step targets", plan="one-step", num_plan_steps=None)
 _ablate("vem-nstep", "10-step returns instead of the maximum", plan="n-step", num_plan_steps=10)
 _ablate("vem-abs", "quantile loss", order="plan-then-expectile", value_loss="quantile")

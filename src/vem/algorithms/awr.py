@@ -14,8 +14,7 @@ from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
 from vem.algorithms.config import Configuration, setting
 from vem.core import advantages, memory
 from vem.core.arithmetic import trained
-from vem.core.distributions import log_likelihood, policy_mean
-from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
+from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class AWRMemory(NamedTuple):
 def arithmetic(config: AWR, spec: Spec) -> dict[str, float]:
     """Stage → floating-point operations that one update needs."""
     critic = (spec.observation_size, *config.value_hidden, 1)
-    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    actor = (spec.observation_size, *config.policy_hidden, spec.head.num_outputs)
     return {"joint": config.batch_size * (trained(critic) + trained(actor))}
 
 
@@ -74,12 +73,13 @@ def make(config: AWR, spec: Spec, num_steps: int) -> Algorithm:
     policy_optimizer = optax.sgd(config.policy_lr, config.momentum)
     # Plain gradient descent needs targets of order 1; (1−γ)·V is of the reward's own size.
     unit = config.value_unit or 1 / (1 - config.discount)
-    log_std = math.log(config.policy_std)
+    head = spec.head
+    log_std = lambda: jnp.full(head.num_boxes, math.log(config.policy_std))
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> AWRState:
         critic_key, actor_key = jax.random.split(key)
         critic = init_networks(critic_key, (spec.observation_size, *config.value_hidden, 1), 1)
-        actor = init_network(actor_key, (spec.observation_size, *config.policy_hidden, spec.action_size))
+        actor = init_network(actor_key, (spec.observation_size, *config.policy_hidden, head.num_outputs))
         return AWRState(critic, actor, value_optimizer.init(critic), policy_optimizer.init(actor), swept)
 
     def value(critic: Network, observations: jax.Array) -> jax.Array:
@@ -108,8 +108,7 @@ def make(config: AWR, spec: Spec, num_steps: int) -> Algorithm:
         weight = advantages.exponential_weights(adv, state.swept["temperature"], config.largest_weight)
 
         def compute_policy_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
-            mean = policy_mean(actor, batch.observations)
-            likelihood = log_likelihood(batch.actions, mean, jnp.full(spec.action_size, log_std))
+            likelihood = head.log_likelihood(apply_network(actor, batch.observations), log_std(), batch.actions)
             return -jnp.mean(weight * likelihood), likelihood.mean()
 
         (policy_loss, likelihood), grads = jax.value_and_grad(compute_policy_loss, has_aux=True)(state.actor)
@@ -131,7 +130,7 @@ def make(config: AWR, spec: Spec, num_steps: int) -> Algorithm:
     def export(state: AWRState) -> dict[str, Any]:
         *hidden, last = state.critic
         critics = (*hidden, jax.tree.map(lambda leaf: leaf * unit, last))
-        return {"actor": state.actor, "log_std": jnp.full(spec.action_size, log_std), "critics": critics}
+        return {"actor": state.actor, "log_std": log_std(), "critics": critics}
 
     stage = Stage("joint", num_steps, config.steps_per_refresh, config.batch_size, empty, refresh, update)
     return Algorithm("awr", init, (stage,), export, "gaussian")

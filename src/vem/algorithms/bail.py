@@ -13,8 +13,7 @@ from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
 from vem.algorithms.config import Configuration, setting
 from vem.core import memory
 from vem.core.arithmetic import trained
-from vem.core.distributions import policy_mean
-from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
+from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
 
 LEAST_VALUE = 0.01
 """Values below this share of the largest return count as that share when returns are divided by them."""
@@ -81,7 +80,7 @@ def select(scores: jax.Array, rows: Rows, kept: float) -> jax.Array:
 def arithmetic(config: BAIL, spec: Spec) -> dict[str, float]:
     """Stage → floating-point operations that one update needs."""
     envelope = (spec.observation_size, *config.value_hidden, 1)
-    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    actor = (spec.observation_size, *config.policy_hidden, spec.head.num_outputs)
     return {"envelope": config.batch_size * trained(envelope), "clone": config.batch_size * trained(actor)}
 
 
@@ -89,11 +88,12 @@ def make(config: BAIL, spec: Spec, num_steps: int) -> Algorithm:
     """BAIL for data of the given sizes."""
     value_optimizer = optax.chain(optax.add_decayed_weights(config.value_weight_decay), optax.adam(config.value_lr))
     policy_optimizer = optax.adam(config.policy_lr)
+    head = spec.head
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> BAILState:
         envelope_key, actor_key = jax.random.split(key)
         envelope = init_networks(envelope_key, (spec.observation_size, *config.value_hidden, 1), 1)
-        actor = init_network(actor_key, (spec.observation_size, *config.policy_hidden, spec.action_size))
+        actor = init_network(actor_key, (spec.observation_size, *config.policy_hidden, head.num_outputs))
         return BAILState(envelope, actor, value_optimizer.init(envelope), policy_optimizer.init(actor), swept)
 
     def recorded_returns(rows: Rows) -> jax.Array:
@@ -136,7 +136,7 @@ def make(config: BAIL, spec: Spec, num_steps: int) -> Algorithm:
         observations, actions = batch.observations[chosen], batch.actions[chosen]
 
         def compute_loss(actor: Network) -> jax.Array:
-            errors = jnp.mean((policy_mean(actor, observations) - actions) ** 2, axis=-1)
+            errors = head.error(apply_network(actor, observations), actions)
             return jnp.sum(weight * errors) / jnp.maximum(weight.sum(), 1)
 
         loss, grads = jax.value_and_grad(compute_loss)(state.actor)

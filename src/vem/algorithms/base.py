@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from vem.core import memory
+from vem.core.heads import Head, make_head
+from vem.data.action_columns import choices_of
 from vem.data.dataset import Dataset
 from vem.data.facts import typical_steps, unrewarded_share
 
@@ -26,7 +28,7 @@ class Rows(NamedTuple):
     observations: jax.Array
     """As recorded; ``observe`` normalizes them."""
     actions: jax.Array
-    """Mapped so that the bounds are ±1."""
+    """Numbers mapped so that the bounds are ±1; codes of choices as they are."""
     rewards: jax.Array
     continues: jax.Array
     """1, or 0 where the step ended the MDP."""
@@ -64,6 +66,13 @@ class Spec(NamedTuple):
     """Steps of the episode that the median transition is in."""
     unrewarded: float = 0.0
     """Share of the steps after which their own recording earns nothing more than its smallest reward."""
+    choices: tuple[int, ...] = ()
+    """Number of choices of each action column, 0 for numbers; empty: numbers only."""
+
+    @property
+    def head(self) -> Head:
+        """What a policy network's outputs say about such actions."""
+        return make_head(self.action_size, self.choices)
 
 
 def draw_uniformly(memory: Memory, rows: Rows, count: int, key: jax.Array) -> jax.Array:
@@ -110,10 +119,11 @@ class Algorithm(NamedTuple):
 def spec_of(dataset: Dataset) -> Spec:
     """The facts of a dataset that decide shapes and plans."""
     sizes = (dataset.observation_size, dataset.action_size, dataset.num_rows)
+    choices = choices_of(dataset.info.action_columns)
     if dataset.shards is not None:
         facts = dataset.shards.facts
-        return Spec(*sizes, facts.typical_steps, facts.unrewarded)
-    return Spec(*sizes, typical_steps(dataset.episode_lengths), unrewarded_share(dataset))
+        return Spec(*sizes, facts.typical_steps, facts.unrewarded, choices)
+    return Spec(*sizes, typical_steps(dataset.episode_lengths), unrewarded_share(dataset), choices)
 
 
 def no_memory() -> Memory:
@@ -138,7 +148,7 @@ def put_rows(
 ) -> Rows:
     """The dataset on the device, where ``place`` puts each array.
 
-    Rewards become scale·r + shift, and are then, if normalized, divided by the largest discounted return recorded,
+    Numbers among the actions are mapped to ±1, codes of choices stay as they are. Rewards become scale·r + shift, and are then, if normalized, divided by the largest discounted return recorded,
     so that values are of order 1 whatever the task's unit; or, with a return span, divided so that the episodes'
     undiscounted returns are this far apart at most.
     """
@@ -147,6 +157,9 @@ def put_rows(
         np.asarray(dataset.info.action_high, np.float32),
     )
     middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-6)
+    if choices := choices_of(dataset.info.action_columns):
+        is_choice = np.asarray(choices) > 0
+        middle, half = np.where(is_choice, np.float32(0), middle), np.where(is_choice, np.float32(1), half)
     actions = dataset.actions
     if not (np.all(middle == 0) and np.all(half == 1)):
         actions = np.where(dataset.valid[:, None], (actions - middle) / half, 0).astype(np.float32)

@@ -12,8 +12,8 @@ import optax
 from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
 from vem.algorithms.config import Configuration, setting
 from vem.core.arithmetic import trained
-from vem.core.distributions import log_deviation, log_likelihood, policy_mean
-from vem.core.networks import Network, descend, init_network, scheduled_lr
+from vem.core.distributions import log_deviation
+from vem.core.networks import Network, apply_network, descend, init_network, scheduled_lr
 
 
 @dataclass(frozen=True)
@@ -44,28 +44,29 @@ class BCState(NamedTuple):
 
 def arithmetic(config: BC, spec: Spec) -> dict[str, float]:
     """Stage → floating-point operations that one update needs."""
-    actor = (spec.observation_size, *config.policy_hidden, spec.action_size)
+    actor = (spec.observation_size, *config.policy_hidden, spec.head.num_outputs)
     return {"policy": config.batch_size * trained(actor)}
 
 
 def make(config: BC, spec: Spec, num_steps: int) -> Algorithm:
     """Behavior cloning for data of the given sizes."""
+    head = spec.head
     optimizer = optax.adamw(
         scheduled_lr(config.policy_lr, config.policy_lr_schedule, num_steps),
         weight_decay=config.policy_weight_decay,
     )
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> BCState:
-        actor = init_network(key, (spec.observation_size, *config.policy_hidden, spec.action_size))
-        free_log_std = jnp.zeros(spec.action_size)
+        actor = init_network(key, (spec.observation_size, *config.policy_hidden, head.num_outputs))
+        free_log_std = jnp.zeros(head.num_boxes)
         return BCState(actor, free_log_std, optimizer.init((actor, free_log_std)), swept)
 
     def update(state: BCState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[BCState, Metrics]:
         def compute_loss(parameters: tuple[Network, jax.Array]) -> jax.Array:
             actor, free = parameters
-            mean = policy_mean(actor, batch.observations, key, config.policy_dropout)
+            outputs = apply_network(actor, batch.observations, key, config.policy_dropout)
             log_std = log_deviation(free, config.log_std_low, config.log_std_high)
-            return -log_likelihood(batch.actions, mean, log_std).mean()
+            return -head.log_likelihood(outputs, log_std, batch.actions).mean()
 
         parameters = (state.actor, state.free_log_std)
         loss, grads = jax.value_and_grad(compute_loss)(parameters)

@@ -39,6 +39,9 @@ class BCQ(Configuration):
         10, "Generated actions for each state; the best of them is the state's value", "positive"
     )
     num_acting_actions: int = setting(100, "Generated actions that the policy chooses from", "positive")
+    threshold: float = setting(
+        0.3, "τ: with discrete actions, the least share of the likeliest action's probability that is allowed", "share"
+    )
     discount: float = setting(0.99, "Discount γ", "discount")
     target_rate: float = setting(
         0.005, "κ: share by which target networks move toward the trained ones", "positive share"

@@ -25,6 +25,8 @@ from vem.core.networks import (
 )
 
 LOG_STD_BOUNDS = (-20.0, 2.0)
+WEIGHT = 5.0
+"""Weight of the conservative term unless one is given."""
 LARGEST_MULTIPLIER = 1e6
 TILE_INPUTS = 480
 """State-action pairs valued together, at most about: 256 numbers each for some layers fit into a cache of 2 MB."""
@@ -34,7 +36,9 @@ TILE_INPUTS = 480
 class CQL(Configuration):
     """The official settings for MuJoCo; ``vem.algorithms.presets`` holds those of the other task families."""
 
-    conservative_weight: float = setting(5.0, "Weight of the conservative term", "not negative", sweep=True)
+    conservative_weight: float | None = setting(
+        None, "Weight of the conservative term; none: 5, for discrete actions 1", "not negative", sweep=True
+    )
     lagrange_threshold: float | None = setting(
         None, "Value at which a multiplier holds the conservative term; none: no multiplier"
     )
@@ -145,7 +149,7 @@ def update_critics(
         q = q_values(critics, observations, actions.swapaxes(0, 1))
         recorded = q[:, -1]
         gap = conservative_gap(q[:, :-1], log_densities.T, recorded)
-        gap = state.swept["conservative_weight"] * gap
+        gap = state.swept.get("conservative_weight", WEIGHT) * gap
         if config.lagrange_threshold is not None:
             multiplier = jnp.clip(jnp.exp(log_multiplier), 0, LARGEST_MULTIPLIER)
             gap = multiplier * (gap - config.lagrange_threshold)

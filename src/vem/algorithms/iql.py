@@ -13,8 +13,7 @@ from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memor
 from vem.algorithms.config import Configuration, setting
 from vem.core import advantages, losses
 from vem.core.arithmetic import forward, trained
-from vem.core.distributions import log_likelihood, policy_mean
-from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
+from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
 
 
 @dataclass(frozen=True)
@@ -66,27 +65,29 @@ class IQLState(NamedTuple):
 
 def arithmetic(config: IQL, spec: Spec) -> dict[str, float]:
     """Stage → floating-point operations that one update needs."""
-    observed, acted = spec.observation_size, spec.action_size
-    value, critic = (observed, *config.value_hidden, 1), (observed + acted, *config.value_hidden, 1)
+    observed, head = spec.observation_size, spec.head
+    value, critic = (observed, *config.value_hidden, 1), (observed + head.num_inputs, *config.value_hidden, 1)
     # V is trained, and then valued anew at s for the advantage and at s′ for the critics' target.
     values = trained(value) + 2 * forward(value)
     critics = 2 * forward(critic) + 2 * trained(critic)
-    return {"joint": config.batch_size * (values + critics + trained((observed, *config.policy_hidden, acted)))}
+    actor = (observed, *config.policy_hidden, head.num_outputs)
+    return {"joint": config.batch_size * (values + critics + trained(actor))}
 
 
 def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
     """IQL for data of the given sizes."""
+    head = spec.head
     value_optimizer = optax.adam(config.value_lr)
     critic_optimizer = optax.adam(config.value_lr)
     policy_optimizer = optax.adam(optax.cosine_decay_schedule(config.policy_lr, num_steps))
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> IQLState:
         value_key, critic_key, actor_key = jax.random.split(key, 3)
-        observed, acted = spec.observation_size, spec.action_size
+        observed = spec.observation_size
         values = init_networks(value_key, (observed, *config.value_hidden, 1), 1)
-        critics = init_networks(critic_key, (observed + acted, *config.value_hidden, 1), 2)
-        actor = init_network(actor_key, (observed, *config.policy_hidden, acted))
-        free_log_std = jnp.zeros(acted)
+        critics = init_networks(critic_key, (observed + head.num_inputs, *config.value_hidden, 1), 2)
+        actor = init_network(actor_key, (observed, *config.policy_hidden, head.num_outputs))
+        free_log_std = jnp.zeros(head.num_boxes)
         return IQLState(
             values=values,
             critics=critics,
@@ -103,7 +104,7 @@ def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
         return jnp.clip(free, config.log_std_low, config.log_std_high)
 
     def update(state: IQLState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[IQLState, Metrics]:
-        pairs = jnp.concatenate([batch.observations, batch.actions], axis=-1)
+        pairs = jnp.concatenate([batch.observations, head.encode(batch.actions)], axis=-1)
         q = apply_networks(state.targets, pairs).min(0)
 
         def compute_value_loss(values: Network) -> jax.Array:
@@ -119,8 +120,8 @@ def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
 
         def compute_policy_loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
             actor, free = parameters
-            mean = policy_mean(actor, batch.observations, key, config.policy_dropout)
-            likelihood = log_likelihood(batch.actions, mean, log_std_of(free))
+            outputs = apply_network(actor, batch.observations, key, config.policy_dropout)
+            likelihood = head.log_likelihood(outputs, log_std_of(free), batch.actions)
             return -jnp.mean(weight * likelihood), likelihood.mean()
 
         parameters = (state.actor, state.free_log_std)

@@ -109,7 +109,11 @@ _CQL = Preset(
     settings={},
     rules={},
     source="the official program's settings for MuJoCo and AntMaze; for Adroit, which has none, the Lagrange ones",
-    families={"antmaze": {**_CQL_LAGRANGE, "reward_scale": 4.0, "reward_shift": -2.0}, "adroit": _CQL_LAGRANGE},
+    families={
+        "mujoco": {"conservative_weight": 5.0},
+        "antmaze": {**_CQL_LAGRANGE, "reward_scale": 4.0, "reward_shift": -2.0},
+        "adroit": _CQL_LAGRANGE,
+    },
 )
 
 _BAIL = Preset({}, {}, "the official program's settings, the same for every task")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from vem.algorithms.base import Algorithm, Spec
 from vem.algorithms.config import Configuration, build
+from vem.data.action_columns import ACTION_KINDS, action_kind
 from vem.errors import SettingsError
 from vem.policy import Actor, Value, register_kind
 
@@ -41,9 +42,17 @@ class Method(NamedTuple):
     """The method this one is a variation of, whose presets it shares."""
     overrides: Mapping[str, Any] = MappingProxyType({})
     """What the variation changes: settings put on top of any preset."""
+    actions: tuple[str, ...] = ("box",)
+    """Kinds of actions that it can learn: of ``vem.data.action_columns.ACTION_KINDS``."""
 
 
 METHODS: dict[str, Method] = {}
+KIND_NAMES = {
+    "box": "actions that are numbers",
+    "discrete": "discrete actions",
+    "several": "several discrete actions at once",
+    "mixed": "actions with numbers and discrete columns",
+}
 
 
 def register(
@@ -56,19 +65,24 @@ def register(
     value: Value | None = None,
     arithmetic: Callable[[Any, Spec], dict[str, float]] | None = None,
     overwrite: bool = False,
+    actions: Sequence[str] = ("box",),
 ) -> None:
     """Add a method: programs that import the module of this call can then train and compare it by ``name``.
 
     ``actor`` and ``value`` are needed only for a new kind of policy: how it acts and values states in NumPy
     (``vem.policy``). Its kind is ``name``, so ``make`` returns an Algorithm with ``policy_kind=name``. Without
     ``presets`` the method has one, ``default``: the configuration's own defaults. ``overwrite`` replaces a method of
-    the same name, for example when a notebook cell runs again.
+    the same name, for example when a notebook cell runs again. ``actions`` are the kinds of actions that it can learn:
+    ``box`` (numbers), ``discrete`` (one choice), ``several`` (choices), ``mixed`` (both); with ``spec.head`` as its
+    distribution a method learns all of them.
     """
     if not re.fullmatch(r"[a-z0-9-]+", name):
         raise SettingsError(f"{name!r} cannot name a method; use small letters, digits and hyphens, as in my-method")
     if name in METHODS and not overwrite:
         raise SettingsError(f"there is a method {name!r} already; choose another name, or give overwrite=True")
     _check_config(name, config)
+    if unknown := [kind for kind in actions if kind not in ACTION_KINDS]:
+        raise SettingsError(f"method {name!r} has actions {unknown[0]!r}; choose from {', '.join(ACTION_KINDS)}")
     chosen = {"default": Preset({}, {}, "the configuration's own defaults"), **(presets or {})}
     for preset in chosen.values():
         for family in ({}, *preset.families.values()):
@@ -77,7 +91,7 @@ def register(
         raise SettingsError(f"method {name!r} has a value function but no actor; give both, or neither")
     if actor is not None:
         register_kind(name, actor, value, overwrite)
-    METHODS[name] = Method(config, make, summary, MappingProxyType(chosen), arithmetic)
+    METHODS[name] = Method(config, make, summary, MappingProxyType(chosen), arithmetic, actions=tuple(actions))
 
 
 def _check_config(name: str, config: Any) -> None:
@@ -100,6 +114,15 @@ def find_method(name: str) -> Method:
     if name not in METHODS:
         raise SettingsError(f"there is no algorithm {name!r}; choose from {', '.join(METHODS)}")
     return METHODS[name]
+
+
+def check_actions(name: str, spec: Spec) -> None:
+    """SettingsError unless the method can learn actions of the data's kind; it names those that can."""
+    kind = action_kind(spec.choices)
+    if kind in find_method(name).actions:
+        return
+    able = [other for other, method in METHODS.items() if kind in method.actions and method.ablates is None]
+    raise SettingsError(f"{name} cannot learn {KIND_NAMES[kind]}; these can: {', '.join(able)}")
 
 
 def method_of(config: Configuration) -> str:

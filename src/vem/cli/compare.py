@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vem.cli import cells
+from vem.cli.data import add_discrete
 
 EXAMPLES = """examples:
   vem compare pointmaze-umaze --algorithms vem,bc,iql --steps 10000
@@ -19,6 +20,8 @@ EXAMPLES = """examples:
 
 The same command goes on after Ctrl-C, a crash or a failure: finished cells are never run again.
 """
+RULES = ("task", "teleports", "discrete")
+"""Flags that say how the data is read."""
 
 
 def register(verbs: Any) -> None:
@@ -48,6 +51,7 @@ def register(verbs: Any) -> None:
     add("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
     add("--task", metavar="NAME", help="the benchmark task that the data belongs to, if its file does not say")
     add("--teleports", choices=("split", "keep"), help="what a jump between two rows means: a new episode, or nothing")
+    add_discrete(parser)
     cells.add_running_options(parser)
     parser.set_defaults(run=run)
 
@@ -71,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
             steps=parse_steps(options.steps, algorithms),
             preset=options.preset,
             settings=parse_settings(options.set, algorithms),
-            rules={name: value for name in ("task", "teleports") if (value := getattr(options, name)) is not None},
+            rules={name: value for name in RULES if (value := getattr(options, name)) is not None},
             data_dir=options.data_dir,
             **cells.running_options(options),
         )

@@ -20,6 +20,7 @@ DATASET is one of
   antmaze-umaze        a benchmark name, looked up in --data-dir, $VEM_DATA and ~/.d4rl/datasets
   minari:ID            a Minari dataset on this machine (needs: pip install 'vem[minari]')
   pointmaze-medium     a built-in maze, recorded on the spot (also -umaze, -large)
+  pointmaze-medium-discrete   the same with four discrete actions
 """
 
 
@@ -60,7 +61,7 @@ def register(verbs: Any) -> None:
         description="Record a built-in maze; the same seed gives the same file.",
         epilog="example: vem data make pointmaze-medium --rows 50000 --out maze.hdf5",
     )
-    make.add_argument("maze", metavar="MAZE", help="pointmaze-umaze, pointmaze-medium or pointmaze-large")
+    make.add_argument("maze", metavar="MAZE", help="pointmaze-umaze, -medium or -large, and -discrete")
     make.add_argument("--rows", type=_positive, help="steps to record (default: enough to learn from)")
     make.add_argument("--seed", type=int, default=0, help="seed of the recording (default 0)")
     where = make.add_mutually_exclusive_group()
@@ -105,6 +106,7 @@ def run_describe(options: argparse.Namespace) -> None:
             split=options.split,
             time_limit=options.time_limit,
             teleports=options.teleports,
+            discrete=options.discrete,
         )
     description = describe(dataset)
     if options.plot:
@@ -159,7 +161,7 @@ def run_convert(options: argparse.Namespace) -> None:
     """Write a dataset as shards."""
     from vem.data.conversion import convert
 
-    rules = {"split": options.split, "time_limit": options.time_limit, "teleports": options.teleports}
+    rules = {name: getattr(options, name) for name in ("split", "time_limit", "teleports", "discrete")}
     with _row_progress() as report:
         path = convert(options.dataset, options.out, options.data_dir, report, task=options.task, **rules)
     print(path)
@@ -243,11 +245,35 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
         choices=("split", "keep"),
         help="jumps inside an episode: split there, or keep",
     )
+    add_discrete(parser)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="directory with dataset files, searched first")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def add_discrete(parser: Any) -> None:
+    """Add the flags that say which action columns hold choices."""
+    parser.add_argument(
+        "--discrete",
+        action=argparse.BooleanOptionalAction,
+        help="actions are choices, or are numbers (default: choices if they are stored as integers)",
+    )
+    parser.add_argument(
+        "--discrete-columns",
+        dest="discrete",
+        type=_columns,
+        metavar="I,J,…",
+        help="the action columns that hold choices, from 0; the others are numbers",
+    )
+
+
+def _columns(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of column numbers, such as 0,2") from None
 
 
 def _positive(text: str) -> int:

@@ -9,6 +9,8 @@ import typing
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from vem.cli.data import add_discrete
+
 if TYPE_CHECKING:
     from vem.runs.run import Run
 
@@ -22,7 +24,7 @@ EXAMPLES = """examples:
   vem train --resume runs/logs-vem moved/logs.npz    the same, with data that was moved
 """
 
-RULES = ("split", "time_limit", "teleports", "task")
+RULES = ("split", "time_limit", "teleports", "task", "discrete")
 """Flags that say how the data is read."""
 
 
@@ -68,6 +70,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     reading.add_argument("--split", choices=("terminals", "first-success", "time-limits"), help="what ends an episode")
     reading.add_argument("--time-limit", choices=("bootstrap", "end"), help="what follows a cut recording")
     reading.add_argument("--teleports", choices=("split", "keep"), help="what a jump within a recording means")
+    add_discrete(reading)
     reading.add_argument(
         "--pool-rows",
         type=int,

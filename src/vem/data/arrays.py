@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vem.data import checks, episodes
+from vem.data.action_columns import ActionColumn, Discrete, discrete_column, recognize, require_codes
 from vem.data.columns import Column
 from vem.data.dataset import DataInfo, Dataset, RowBlock
 from vem.errors import DataError, DataWarning
@@ -29,6 +31,8 @@ def from_arrays(
     time_limit: str = "bootstrap",
     teleports: str = "split",
     action_bounds: tuple[Any, Any] | None = None,
+    discrete: Discrete = None,
+    action_columns: Sequence[ActionColumn] = (),
     source: str = "arrays",
     task: str | None = None,
     environment: str | None = None,
@@ -48,6 +52,11 @@ def from_arrays(
     ``"split"`` the episode there, or ``"keep"`` them. ``action_bounds`` is (low, high); by default [−1, 1]
     if all actions lie there, else the data's own range.
 
+    ``discrete`` says which columns of the actions hold choices rather than numbers: True all, False none, or their
+    indices; by default all if the actions are of an integer type, and one choice a step may have shape (rows,).
+    Values 0 … n − 1 are their own codes. ``action_columns`` says it all instead: kinds, bounds and labels, with codes
+    in the actions.
+
     ``task`` says which benchmark task the data is of (``antmaze-medium-play``, ``door``), ``environment`` in
     which Gymnasium id policies are evaluated. Without them ``metadata``, what the file says of itself, and then
     ``name`` decide, as ``vem.tasks.resolve_task`` describes.
@@ -63,6 +72,7 @@ def from_arrays(
         split=split,
         time_limit=time_limit,
         teleports=teleports,
+        discrete=discrete,
         source=source,
         task=task,
         environment=environment,
@@ -72,7 +82,17 @@ def from_arrays(
     rows = prepared.gather(0, prepared.num_recorded)
     if not rows.valid.any():
         raise prepared.nothing_valid()
-    info = complete_info(prepared.info, rows.actions, rows.rewards, rows.valid, action_bounds)
+    info = dataclasses.replace(prepared.info, action_columns=tuple(action_columns))
+    if info.action_columns:
+        require_codes(rows.actions, info.action_columns)
+        choices = {index: column.labels for index, column in enumerate(action_columns) if column.kind == "discrete"}
+        action_bounds = ([column.low for column in action_columns], [column.high for column in action_columns])
+    else:
+        recognized = recognize(rows.actions, rows.valid, prepared.is_whole_type, discrete)
+        rows, choices = rows._replace(actions=recognized.actions), recognized.choices
+        if recognized.warning:
+            info = dataclasses.replace(info, warnings=(*info.warnings, recognized.warning))
+    info = complete_info(info, rows.actions, rows.rewards, rows.valid, action_bounds, choices)
     for message in info.warnings:
         warnings.warn(f"{name}: {message}", DataWarning, stacklevel=2)
     return Dataset(*rows, info=info)
@@ -91,6 +111,8 @@ class Prepared:
     successor_known: np.ndarray
     info: DataInfo
     """Without action bounds, and with the warnings found so far."""
+    is_whole_type: bool
+    """Whether the actions are of an integer type."""
 
     @property
     def num_recorded(self) -> int:
@@ -141,6 +163,7 @@ def prepare(
     split: str = "terminals",
     time_limit: str = "bootstrap",
     teleports: str = "split",
+    discrete: Discrete = None,
     source: str = "arrays",
     task: str | None = None,
     environment: str | None = None,
@@ -154,7 +177,9 @@ def prepare(
 
     states = checks.require_matrix(_column("observations", observations))
     num_rows = states.num_rows
-    moves = checks.require_matrix(_column("actions", actions))
+    moves = _column("actions", actions)
+    is_whole_type = moves.values.dtype.kind in "iub"
+    moves = checks.require_actions(moves, is_whole_type if discrete is None else discrete is not False)
     checks.require_length(moves, num_rows)
     found: list[str] = []
     sizes = (states.shape[1], moves.shape[1])
@@ -170,18 +195,20 @@ def prepare(
     limits = _flags("timeouts", timeouts, num_rows)
     successors = None if next_observations is None else _successors(next_observations, states)
     recording_ends, successor_known = _recordings(states, successors, ends, limits, split, teleports, found)
+    said = {} if discrete is None else {"discrete": discrete if isinstance(discrete, bool) else list(discrete)}
     info = DataInfo(
         name=name,
         source=source,
         task=resolved.task.name if resolved.task else None,
         task_source=resolved.source,
         environment=resolved.environment,
-        rules={"split": split, "time_limit": time_limit, "teleports": teleports, **(rules or {})},
+        rules={"split": split, "time_limit": time_limit, "teleports": teleports, **said, **(rules or {})},
         metadata=metadata or {},
         warnings=tuple(found),
     )
     terminal_rows = np.zeros(num_rows, np.bool_) if ends is None else ends
-    return Prepared(states, moves, reward, successors, terminal_rows, recording_ends, successor_known, info)
+    parts = (states, moves, reward, successors, terminal_rows, recording_ends, successor_known)
+    return Prepared(*parts, info, is_whole_type)
 
 
 def complete_info(
@@ -190,10 +217,11 @@ def complete_info(
     rewards: np.ndarray,
     valid: np.ndarray,
     action_bounds: tuple[Any, Any] | None,
+    choices: dict[int, tuple[str, ...]] | None = None,
 ) -> DataInfo:
-    """``info`` with the action bounds, and with the warnings that need all rows."""
+    """``info`` with the action bounds, and with the warnings that need all rows; ``choices`` are labels by column."""
     found = list(info.warnings)
-    low, high, beyond = checks.action_limits(actions, valid, action_bounds)
+    low, high, beyond = _action_limits(actions, valid, action_bounds, choices or {})
     if beyond:
         found.append(beyond)
     if not rewards.any():
@@ -201,10 +229,14 @@ def complete_info(
             "column 'rewards' is zero in every step, so every policy looks equally good; check the "
             "recording, or label it with a reward."
         )
+    columns = info.action_columns
+    if columns or choices:
+        columns = _describe(columns or [None] * len(low), low, high, choices or {})
     return dataclasses.replace(
         info,
         action_low=tuple(map(float, low)),
         action_high=tuple(map(float, high)),
+        action_columns=tuple(columns),
         warnings=tuple(found),
     )
 
@@ -251,6 +283,36 @@ def _recordings(
     recording_ends |= jumps
     successor_known = nothing.copy() if successors is None else ~jumps
     return recording_ends, successor_known
+
+
+def _action_limits(
+    actions: np.ndarray, valid: np.ndarray, bounds: tuple[Any, Any] | None, choices: dict[int, tuple[str, ...]]
+) -> tuple[np.ndarray, np.ndarray, str | None]:
+    """Bounds of all columns: those of numbers as ``checks.action_limits`` finds them, those of choices 0 and n − 1."""
+    if not choices:
+        return checks.action_limits(actions, valid, bounds)
+    is_choice = np.isin(np.arange(actions.shape[1]), list(choices))
+    if bounds is not None:
+        low, high = (checks.require_bound(value, len(is_choice)) for value in bounds)
+        bounds = (np.where(is_choice, -np.inf, low), np.where(is_choice, np.inf, high))
+    # Without their own numbers, choices leave no trace in the others' bounds.
+    low, high, beyond = checks.action_limits(np.where(is_choice, np.float32(0), actions), valid, bounds)
+    for index, labels in choices.items():
+        low[index], high[index] = 0, len(labels) - 1
+    return low, high, beyond
+
+
+def _describe(
+    given: Sequence[ActionColumn | None], low: np.ndarray, high: np.ndarray, choices: dict[int, tuple[str, ...]]
+) -> tuple[ActionColumn, ...]:
+    columns = []
+    for index, column in enumerate(given):
+        name = f"action {index}" if column is None else column.name
+        if index in choices:
+            columns.append(discrete_column(name, choices[index]))
+        else:
+            columns.append(ActionColumn(name, "box", float(low[index]), float(high[index])))
+    return tuple(columns)
 
 
 def _column(name: str, values: Any) -> Column:

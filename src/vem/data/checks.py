@@ -37,13 +37,18 @@ def require_matrix(column: Column) -> Column:
         return column
     if len(shape) == 1:
         remedy = f"for one number per step use {column.name}[:, None]"
-        if column.name == "actions" and column.values.dtype.kind in "iub":
-            remedy = "discrete actions are not supported, only vectors of real numbers"
     elif len(shape) > 2:
         remedy = f"flatten each step, e.g. {column.name}.reshape(len({column.name}), -1)"
     else:
         remedy = "give one row of numbers for each step"
     raise DataError(f"column '{column.name}' has shape {shape} where (rows, size) is expected; {remedy}.")
+
+
+def require_actions(column: Column, is_discrete: bool) -> Column:
+    """The column with shape (rows, size); one choice a step may come as (rows,)."""
+    if is_discrete and len(column.shape) == 1 and column.num_rows:
+        return Column(column.name, column.read(0, column.num_rows)[:, None])
+    return require_matrix(column)
 
 
 def require_single(column: Column, num_rows: int) -> Column:
@@ -190,7 +195,7 @@ def action_limits(
         )
     if bounds is None:
         return low, high, None
-    given_low, given_high = (_bound(value, size) for value in bounds)
+    given_low, given_high = (require_bound(value, size) for value in bounds)
     low = np.where(np.isfinite(given_low), given_low, low)
     high = np.where(np.isfinite(given_high), given_high, high)
     if not (low < high).all():
@@ -216,7 +221,8 @@ def action_limits(
     return low, high, warning
 
 
-def _bound(value: object, size: int) -> np.ndarray:
+def require_bound(value: object, size: int) -> np.ndarray:
+    """The bound of each dimension."""
     try:
         bound = np.broadcast_to(np.asarray(value, np.float32), (size,))
     except (ValueError, TypeError):

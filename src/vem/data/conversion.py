@@ -19,7 +19,7 @@ from vem.data.shards import Report, read_index
 from vem.data.sources import find_file, load
 from vem.data.stretches import whole_episodes
 from vem.data.writing import write_shards
-from vem.errors import DataWarning
+from vem.errors import DataError, DataWarning
 
 SEGMENT_ROWS = 1 << 18
 """Recorded rows that are laid out together, at least; recordings are not cut."""
@@ -46,6 +46,8 @@ def convert(
         with located(str(file)):
             columns, metadata = held.enter_context(open_hdf5(file))
             prepared = prepare(**columns, source=str(file), metadata=metadata, **{**named, **rules})
+            discrete = rules.get("discrete")
+            _require_numbers(prepared.is_whole_type if discrete is None else discrete is not False)
         key = {**_identity(file), "rules": prepared.info.rules, "action_bounds": _listed(bounds)}
         path = write_columns(out, prepared, key, bounds, report)
     _warn(path)
@@ -98,6 +100,7 @@ def _convert_loaded(
 ) -> Path:
     """Sources that are no HDF5 file are loaded first."""
     dataset = load(source, data_dir, **rules)
+    _require_numbers(bool(dataset.info.action_columns))
     return write_shards(
         out,
         lambda first: [dataset.block(first, dataset.num_rows)] if first < dataset.num_rows else [],
@@ -109,6 +112,15 @@ def _convert_loaded(
         key={"source": str(source), "fingerprint": dataset.fingerprint()},
         report=report,
     )
+
+
+def _require_numbers(has_choices: bool) -> None:
+    """DataError for actions that are choices, whose labels shards do not hold."""
+    if has_choices:
+        raise DataError(
+            "column 'actions' holds choices (whole numbers), and shards hold numbers only; load the file as a whole, or "
+            "say discrete=False (--no-discrete) if they are numbers"
+        )
 
 
 def _identity(file: Path) -> dict[str, Any]:

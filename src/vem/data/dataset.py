@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from vem.data.action_columns import ActionColumn, require_codes
 from vem.data.checks import require_rows
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class DataInfo:
     """How to load it again: a path, ``minari:ID``, or ``arrays``."""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    action_columns: tuple[ActionColumn, ...] = ()
+    """What each column of the actions is; empty: all are numbers within the bounds."""
     task: str | None = None
     """Name of the benchmark task (``vem.tasks.task_of`` gives its facts), where known."""
     task_source: str | None = None
@@ -65,7 +68,7 @@ class Dataset:
     observations: np.ndarray
     """float32, (rows, observation size)."""
     actions: np.ndarray
-    """float32, (rows, action size); zeros where not ``valid``."""
+    """float32, (rows, action size); codes in columns of choices; zeros where not ``valid``."""
     rewards: np.ndarray
     """float32, (rows,); zero where not ``valid``."""
     valid: np.ndarray
@@ -80,6 +83,7 @@ class Dataset:
         """Refuse arrays that do not have this form."""
         if self.shards is None:  # shards were checked when they were written
             require_rows(self.observations, self.actions, self.rewards, self.valid, self.terminal)
+            require_codes(self.actions, self.info.action_columns)
 
     def column(self, name: str, start: int, stop: int) -> np.ndarray:
         """The rows from ``start`` to ``stop`` of one column: a view, or read from the shards and checked."""

@@ -14,6 +14,8 @@ from vem.data.dataset import Dataset
 
 NUM_CELLS = 20
 """Cells per side of the coverage grid."""
+MOST_LABELS = 8
+"""Choices of a column that the table shows."""
 BOUND_TOLERANCE = 1e-3
 """An action counts as at a bound within this share of its range."""
 TASK_SOURCES = {"given": "as given", "attributes": "from the file's attributes", "name": "from its name"}
@@ -54,6 +56,18 @@ class ActionRange:
     low: float
     high: float
     share_at_bounds: float
+    name: str = ""
+    kind: str = "box"
+    counts: dict[str, int] | None = None
+    """Label → steps with it, for choices."""
+
+    def __str__(self) -> str:
+        """The share of each choice, those taken most first."""
+        counts = self.counts or {}
+        total = max(1, sum(counts.values()))
+        shown = sorted(counts.items(), key=lambda item: -item[1])[:MOST_LABELS]
+        rest = f", {len(counts) - len(shown)} more" if len(counts) > len(shown) else ""
+        return f"{len(counts)} choices: " + ", ".join(f"{label} {count / total:.1%}" for label, count in shown) + rest
 
 
 @dataclass(frozen=True)
@@ -103,9 +117,6 @@ class Description:
     def table(self) -> list[tuple[str, str]]:
         """What, and how much, as text."""
         grid = self.coverage
-        limits = f"[{min(a.low for a in self.actions):g}, {max(a.high for a in self.actions):g}]"
-        seen = f"[{min(a.min for a in self.actions):.4g}, {max(a.max for a in self.actions):.4g}]"
-        at_bounds = sum(a.share_at_bounds for a in self.actions) / len(self.actions)
         return [
             ("source", self.source),
             ("task", f"{self.task} ({TASK_SOURCES[self.task_source or 'given']})" if self.task else "unknown"),
@@ -128,9 +139,19 @@ class Description:
                 f"{grid.occupied_cells:.0%} of a {NUM_CELLS} × {NUM_CELLS} grid over observations "
                 f"{grid.dimensions[0]} and {grid.dimensions[1]}",
             ),
-            ("actions", f"{self.action_size} numbers in {seen}, bounds {limits}, {at_bounds:.1%} at a bound"),
+            *self._action_lines(),
             ("duplicates", f"{self.duplicate_transitions:,} transitions, {self.duplicate_episodes:,} episodes"),
         ]
+
+    def _action_lines(self) -> list[tuple[str, str]]:
+        numbers = [column for column in self.actions if column.kind == "box"]
+        lines = []
+        if numbers:
+            limits = f"[{min(a.low for a in numbers):g}, {max(a.high for a in numbers):g}]"
+            seen = f"[{min(a.min for a in numbers):.4g}, {max(a.max for a in numbers):.4g}]"
+            at_bounds = sum(a.share_at_bounds for a in numbers) / len(numbers)
+            lines = [("actions", f"{len(numbers)} numbers in {seen}, bounds {limits}, {at_bounds:.1%} at a bound")]
+        return lines + [(column.name, str(column)) for column in self.actions if column.kind == "discrete"]
 
     def messages(self) -> list[str]:
         """Warnings and remarks, one line each."""
@@ -275,11 +296,22 @@ def _cells(values: np.ndarray, low: float, high: float) -> np.ndarray:
 def _action_ranges(dataset: Dataset) -> tuple[ActionRange, ...]:
     low, high = np.array(dataset.info.action_low), np.array(dataset.info.action_high)
     margin = BOUND_TOLERANCE * (high - low)
+    columns = dataset.info.action_columns
     least, most, at_bounds = np.full(len(low), np.inf), np.full(len(low), -np.inf), np.zeros(len(low), np.int64)
+    taken = [np.zeros(len(column.labels), np.int64) for column in columns]
     for actions, valid in zip(dataset.slices("actions"), dataset.slices("valid"), strict=True):
-        taken = actions[valid]
-        least = np.minimum(least, np.min(taken, axis=0, initial=np.inf))
-        most = np.maximum(most, np.max(taken, axis=0, initial=-np.inf))
-        at_bounds += ((taken <= low + margin) | (taken >= high - margin)).sum(axis=0)
+        acted = actions[valid]
+        least = np.minimum(least, np.min(acted, axis=0, initial=np.inf))
+        most = np.maximum(most, np.max(acted, axis=0, initial=-np.inf))
+        at_bounds += ((acted <= low + margin) | (acted >= high - margin)).sum(axis=0)
+        for index, column in enumerate(columns):
+            if column.kind == "discrete":
+                taken[index] += np.bincount(acted[:, index].astype(np.int64), minlength=len(column.labels))
     facts = (least, most, low, high, at_bounds / dataset.num_transitions)
-    return tuple(ActionRange(*map(float, values)) for values in zip(*facts, strict=True))
+    names = ("min", "max", "low", "high", "share_at_bounds")
+    ranges = [ActionRange(**dict(zip(names, map(float, values), strict=True))) for values in zip(*facts, strict=True)]
+    for index, column in enumerate(columns):
+        is_choice = column.kind == "discrete"
+        counts = dict(zip(column.labels, taken[index].tolist(), strict=True)) if is_choice else None
+        ranges[index] = dataclasses.replace(ranges[index], name=column.name, kind=column.kind, counts=counts)
+    return tuple(ranges)

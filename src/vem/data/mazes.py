@@ -67,14 +67,15 @@ def record_maze(name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed
         if len(columns["rewards"]) == num_rows:
             break
     env.close()
-    return {column: np.array(columns[column], dtype) for column, dtype in _COLUMNS.items()}
+    types = _COLUMNS | {"actions": env.action_space.dtype}
+    return {column: np.array(columns[column], dtype) for column, dtype in types.items()}
 
 
 def _episodes(env: PointMazeEnv, rng: np.random.Generator) -> Iterator[list[dict[str, Any]]]:
-    from vem.envs.waypoints import CENTER_NOISE, WaypointBehavior
+    from vem.envs.waypoints import CENTER_NOISE, behavior_in
 
     layout = env.layout
-    behavior = WaypointBehavior(layout, rng)
+    behavior = behavior_in(env, rng)
     cells = np.array([layout.center(cell) for cell in layout.free_cells if cell != layout.goal_cell])
     env.reset(seed=0)
     while True:

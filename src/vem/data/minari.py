@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from vem.data.action_columns import choices_of
+from vem.data.action_spaces import from_space, space_columns
 from vem.data.arrays import from_arrays
 from vem.data.checks import located
 from vem.data.columns import as_float32
@@ -30,16 +32,21 @@ def read_minari(dataset_id: str, **rules: Any) -> Dataset:
     """The Dataset of a Minari id on this machine; ``rules`` are those of ``from_arrays``.
 
     Dict observations are flattened in the order of their sorted keys, recorded as
-    ``info.rules["observation_keys"]``. Minari's metadata, the environment's id and the reference scores
-    among it, become ``info.metadata``. They belong to Minari's own task and are not D4RL's, even where the
-    names look alike.
+    ``info.rules["observation_keys"]``. What the actions are, the dataset's action space says. Minari's metadata,
+    the environment's id and the reference scores among it, become ``info.metadata``. They belong to Minari's own
+    task and are not D4RL's, even where the names look alike.
     """
     source = f"minari:{dataset_id}"
     with located(source):
         dataset = _open(dataset_id)
         observations, rows, columns, keys = _join(dataset)
-        space = dataset.action_space
-        rules.setdefault("action_bounds", (space.low.ravel(), space.high.ravel()))
+        described = space_columns(dataset.action_space)
+        if any(choices_of(described)):
+            rules = {"action_columns": described, **{name: rule for name, rule in rules.items() if name != "discrete"}}
+        else:
+            bounds = ([column.low for column in described], [column.high for column in described])
+            # The space says that these are numbers, however whole they look.
+            rules = {"action_bounds": bounds, "discrete": False, **rules}
         return from_arrays(
             observations=PickedRows(observations, rows),
             next_observations=PickedRows(observations, rows + 1),
@@ -65,17 +72,13 @@ def _open(dataset_id: str) -> Any:
         ) from None
     except Exception as error:
         raise DataError(f"Minari cannot open it ({error}); check the id with: minari list local.") from None
-    from gymnasium.spaces import Box
-
-    if not isinstance(dataset.action_space, Box):
-        raise DataError(f"actions are {dataset.action_space}; only vectors of real numbers (Box) are supported.")
     return dataset
 
 
 def _join(dataset: Any) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], list[str]]:
     """All observations, the row of each step among them, the other columns, and the flattened keys."""
     num_steps, num_episodes = dataset.total_steps, dataset.total_episodes
-    actions = np.empty((num_steps, int(np.prod(dataset.action_space.shape))), np.float32)
+    actions = np.empty((num_steps, len(space_columns(dataset.action_space))), np.float32)
     rewards = np.empty(num_steps, np.float32)
     terminals, timeouts = np.zeros(num_steps, np.bool_), np.zeros(num_steps, np.bool_)
     rows = np.empty(num_steps, np.intp)
@@ -90,17 +93,18 @@ def _join(dataset: Any) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], 
             observations = np.empty((num_steps + num_episodes, size), np.float32)
         length = len(episode.rewards)
         stop = start + length
-        counts = {"observations": {len(leaf) for leaf in leaves.values()}, "actions": {len(episode.actions)}}
+        taken = from_space(dataset.action_space, episode.actions)
+        counts = {"observations": {len(leaf) for leaf in leaves.values()}, "actions": {len(taken)}}
         if counts != {"observations": {length + 1}, "actions": {length}} or stop > num_steps:
             raise DataError(
-                f"episode {number} has {length} rewards, {len(episode.actions)} actions and "
+                f"episode {number} has {length} rewards, {len(taken)} actions and "
                 f"{counts['observations']} observations; T steps need T + 1 observations. Record the "
                 "dataset again."
             )
         first, last = start + number, stop + number
         np.concatenate([as_float32(leaf) for leaf in leaves.values()], 1, out=observations[first : last + 1])
         rows[start:stop] = np.arange(first, last)
-        actions[start:stop] = as_float32(np.asarray(episode.actions)).reshape(length, -1)
+        actions[start:stop] = as_float32(taken)
         rewards[start:stop] = as_float32(np.asarray(episode.rewards))
         terminals[start:stop] = episode.terminations
         timeouts[start:stop] = episode.truncations

@@ -15,7 +15,7 @@ from vem.data.shards import SUFFIX, open_shards
 from vem.errors import DataError
 
 READERS = {".hdf5": read_hdf5, ".h5": read_hdf5, ".npz": read_npz}
-BUILT_IN = ("pointmaze-umaze", "pointmaze-medium", "pointmaze-large")
+BUILT_IN = tuple(f"pointmaze-{maze}{kind}" for kind in ("", "-discrete") for maze in ("umaze", "medium", "large"))
 
 
 def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -> Dataset:

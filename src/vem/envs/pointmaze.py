@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from gymnasium.utils import EzPickle
 
 from vem.envs.layouts import point_layout
@@ -16,6 +17,8 @@ START_NOISE = 0.25
 MAX_SPEED = 5.0
 FRAME_SKIP = 5
 _WALL_HEIGHT = 0.4
+PUSHES = np.array([(x, y) for x in (-1, 1) for y in (-1, 1)], np.float32)
+"""The forces of the four discrete actions."""
 
 
 class PointMazeEnv(MazeEnv, EzPickle):
@@ -42,3 +45,18 @@ class PointMazeEnv(MazeEnv, EzPickle):
         """Limit the speed, then advance."""
         np.clip(self.data.qvel, -MAX_SPEED, MAX_SPEED, out=self.data.qvel)
         return super().step(action)
+
+
+class DiscretePointMazeEnv(PointMazeEnv):
+    """PointMaze with four actions: a full push either way along each axis, both at once.
+
+    There is no action that rests, so that a policy that takes its likeliest action cannot stand still for ever.
+    """
+
+    def __init__(self, maze: str = "medium", **rendering: Any):
+        super().__init__(maze, **rendering)
+        self.action_space = Discrete(len(PUSHES))
+
+    def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
+        """Push, then advance."""
+        return super().step(PUSHES[int(action)])

@@ -26,6 +26,9 @@ _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "vem/PointMaze-UMaze-v0": ("vem.envs.pointmaze:PointMazeEnv", {"maze": "umaze"}),
     "vem/PointMaze-Medium-v0": ("vem.envs.pointmaze:PointMazeEnv", {"maze": "medium"}),
     "vem/PointMaze-Large-v0": ("vem.envs.pointmaze:PointMazeEnv", {"maze": "large"}),
+    "vem/PointMaze-UMaze-Discrete-v0": ("vem.envs.pointmaze:DiscretePointMazeEnv", {"maze": "umaze"}),
+    "vem/PointMaze-Medium-Discrete-v0": ("vem.envs.pointmaze:DiscretePointMazeEnv", {"maze": "medium"}),
+    "vem/PointMaze-Large-Discrete-v0": ("vem.envs.pointmaze:DiscretePointMazeEnv", {"maze": "large"}),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class WaypointBehavior:
         """Forget the destination."""
         self._waypoints.clear()
 
-    def act(self, observation: np.ndarray) -> np.ndarray:
+    def act(self, observation: np.ndarray) -> Any:
         """Return clip(0.8·(v* − v) + 0.5·N(0, 1), ±1), v* pointing at the next waypoint."""
         x, y, x_velocity, y_velocity = observation.tolist()
         if not self._waypoints:
@@ -68,6 +69,20 @@ class WaypointBehavior:
         noise = self._rng.uniform(-CENTER_NOISE, CENTER_NOISE, (len(route), 2))
         points = np.array([self._layout.center(cell) for cell in route]) + noise
         self._waypoints = deque((x, y) for x, y in points[1:].tolist())
+
+
+class PushBehavior(WaypointBehavior):
+    """The same walk with full pushes: along each axis the way that the controller would push."""
+
+    def act(self, observation: np.ndarray) -> Any:
+        """Return the number of a push: 2 if it is forward in x, 1 if it is in y, or their sum."""
+        x, y = (super().act(observation) > 0).astype(np.int64)
+        return 2 * x + y
+
+
+def behavior_in(env: Any, rng: np.random.Generator) -> WaypointBehavior:
+    """Return the behavior behind the built-in data of this PointMaze."""
+    return (PushBehavior if hasattr(env.action_space, "n") else WaypointBehavior)(env.layout, rng)
 
 
 def routes_from(layout: MazeLayout, start: Cell) -> dict[Cell, list[Cell]]:

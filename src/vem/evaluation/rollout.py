@@ -7,11 +7,11 @@ The value-estimation error compares V(s_t) with the discounted return that follo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from vem.errors import SimulatorError
+from vem.errors import DataError, SimulatorError
 from vem.policy import Policy
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Actor(Protocol):
     """Anything that chooses actions: a ``Policy``, or an object of the user's."""
 
     def act(self, observations: np.ndarray, /) -> np.ndarray:
-        """The action for one observation."""
+        """The action for one observation: numbers and codes in the order of the action space's columns."""
         ...
 
 
@@ -50,15 +50,15 @@ def run_episode(
 
     In mazes ``keeps_path`` keeps its x and y, and ``leaves_trace`` all its observations if the actor has a guide.
     """
+    from vem.data.action_spaces import to_space
+
     act = _acting(env, actor, np.random.default_rng([seed, 1]), is_stochastic)
-    space: Any = env.action_space
-    low, high = space.low.ravel(), space.high.ravel()
     observation, info = env.reset(seed=seed)
     observations, rewards = [flat_observation(observation)], []
     success = info.get("success")
     terminated = truncated = False
     while not (terminated or truncated):
-        action = np.clip(act(observations[-1]), low, high).reshape(space.shape).astype(space.dtype)
+        action = to_space(env.action_space, np.asarray(act(observations[-1])).ravel())
         observation, reward, terminated, truncated, info = env.step(action)
         observations.append(flat_observation(observation))
         rewards.append(float(reward))
@@ -138,15 +138,45 @@ def make_environment(environment: Environment) -> gymnasium.Env:
     return envs.make(environment, disable_env_checker=True)
 
 
-def space_sizes(env: gymnasium.Env) -> tuple[int, int, str]:
-    """Length of a flat observation and of an action, and the environment's name."""
-    from gymnasium.spaces import Box
+class SpaceSizes(NamedTuple):
+    """What a policy must fit."""
+
+    observation_size: int
+    action_size: int
+    name: str
+    """Of the environment."""
+    choices: tuple[int, ...] = ()
+    """Number of choices of each action column, 0 for numbers; empty: numbers only."""
+
+    def misfit(self, policy: Policy) -> str | None:
+        """What is wrong if the policy does not fit; one that knows fewer choices does."""
+        sizes, own = (policy.observation_size, policy.action_size), self[:2]
+        if sizes != own:
+            return (
+                f"takes observations of {sizes[0]} numbers and gives actions of {sizes[1]}; {self.name} has {own[0]} "
+                f"and {own[1]}"
+            )
+        given, taken = (choices or (0,) * own[1] for choices in (policy.action_choices, self.choices))
+        for index, (count, most) in enumerate(zip(given, taken, strict=True)):
+            if bool(count) != bool(most) or count > most:
+                what = [f"one of {number} choices" if number else "a number" for number in (count, most)]
+                return f"gives {what[0]} in action column {index}; {self.name} takes {what[1]}"
+        return None
+
+
+def space_sizes(env: gymnasium.Env) -> SpaceSizes:
+    """What a policy must fit to act in the environment."""
     from gymnasium.spaces.utils import flatdim
 
+    from vem.data.action_columns import choices_of
+    from vem.data.action_spaces import space_columns
+
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-    if not isinstance(env.action_space, Box):
-        raise SimulatorError(f"{name} takes actions {env.action_space}; policies give vectors of real numbers (Box)")
-    return flatdim(env.observation_space), flatdim(env.action_space), name
+    try:
+        columns = space_columns(env.action_space)
+    except DataError as error:
+        raise SimulatorError(f"no policy can act in {name}: {error}") from None
+    return SpaceSizes(flatdim(env.observation_space), len(columns), name, choices_of(columns))
 
 
 def is_maze(env: gymnasium.Env) -> bool:
@@ -156,12 +186,11 @@ def is_maze(env: gymnasium.Env) -> bool:
 
 def waypoint_actor(env: gymnasium.Env, generator: np.random.Generator) -> Actor:
     """The behavior behind the built-in PointMaze data, to be evaluated beside the policies: an ActorFactory."""
-    from vem.envs.waypoints import WaypointBehavior
+    from vem.envs.waypoints import behavior_in
 
-    layout = getattr(env.unwrapped, "layout", None)
-    if layout is None:
+    if not hasattr(env.unwrapped, "layout"):
         raise SimulatorError("the waypoint controller walks vem's PointMazes only")
-    return WaypointBehavior(layout, generator)
+    return behavior_in(env.unwrapped, generator)
 
 
 def _first_broken(rewards: list[float]) -> int:

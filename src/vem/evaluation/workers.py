@@ -26,6 +26,7 @@ from vem.evaluation.rollout import (
     Actor,
     ActorFactory,
     Environment,
+    SpaceSizes,
     make_environment,
     run_episode,
     space_sizes,
@@ -155,11 +156,9 @@ class Evaluator:
             for worker in _wait(self._workers):
                 worker.receive_sizes()
         for name, actor in actors.items():
-            if isinstance(actor, Policy) and (actor.observation_size, actor.action_size) != sizes[:2]:
+            if isinstance(actor, Policy) and (problem := sizes.misfit(actor)):
                 raise SimulatorError(
-                    f"policy {name} takes observations of {actor.observation_size} numbers and gives actions of "
-                    f"{actor.action_size}; {sizes[2]} has {sizes[0]} and {sizes[1]}: evaluate in the environment that "
-                    "the data was recorded in"
+                    f"policy {name} {problem}: evaluate in the environment that the data was recorded in"
                 )
 
 
@@ -173,7 +172,7 @@ class _Worker:
         with _worker_surroundings():
             self.process.start()
         theirs.close()
-        self.sizes: tuple[int | None, int | None, str] | None = None
+        self.sizes: SpaceSizes | None = None
         self.task: _Task | None = None
         self.is_alive = True
         self._actor: bytes | None = None

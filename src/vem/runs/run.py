@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from vem import storage
-from vem.algorithms import find_method
+from vem.algorithms import check_actions, find_method
 from vem.algorithms.base import Algorithm, Rows, Spec, put_rows, spec_of
 from vem.algorithms.config import sweepable
 from vem.algorithms.units import find_units
 from vem.data import Dataset, load
+from vem.data.action_columns import choices_of
 from vem.data.shards import resident
 from vem.data.transforms import repeat_terminals
 from vem.errors import RunError, SettingsError, Stopped
@@ -120,7 +121,9 @@ class Run:
         return self._checked(load_data(self.config))
 
     def _checked(self, dataset: Dataset) -> Dataset:
-        if dataset.fingerprint() != self.files.facts.sha256:
+        facts = self.files.facts
+        is_same = dataset.info.action_columns == facts.info.action_columns or not facts.info.action_columns
+        if dataset.fingerprint() != facts.sha256 or not is_same:
             raise RunError(
                 f"the dataset {dataset.info.name} is not the one {self.directory} was started with (its rows differ); "
                 "restore the old file, or start a new run"
@@ -370,10 +373,13 @@ class Run:
                 "steps": self.config.steps,
                 "dataset": info.name,
                 "environment": info.environment,
+                "action_columns": [dataclasses.asdict(column) for column in info.action_columns],
                 "packages": _packages(),
             }
             parameters = jax.tree.map(lambda leaf, index=index: leaf[index], exported)
             parameters["value_unit"] = np.asarray(units.value_unit, np.float32)
+            if choices := choices_of(info.action_columns):
+                parameters["action_choices"] = np.asarray(choices, np.int32)
             policies.append(make_policy(self.algorithm.policy_kind, parameters, bounds, normalizer, facts))
         return policies
 
@@ -384,7 +390,9 @@ def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Da
     if not files.is_locked:
         files.reserve()
     try:
-        full, notes = build_settings(config.algorithm, config.settings).complete(spec_of(dataset))
+        spec = spec_of(dataset)
+        check_actions(config.algorithm, spec)
+        full, notes = build_settings(config.algorithm, config.settings).complete(spec)
         pool_rows = choose_pool_rows(config.pool_rows, dataset)
         config = dataclasses.replace(config, settings=dataclasses.asdict(full), pool_rows=pool_rows)
         run = Run(files, config, dataset)

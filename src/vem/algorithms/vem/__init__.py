@@ -25,9 +25,9 @@ __all__ = ["VEM", "VEMState", "make"]
 def arithmetic(config: VEM, spec: Spec) -> dict[str, float]:
     """Stage → floating-point operations that one update needs."""
     value = config.num_critics * trained((spec.observation_size, *config.value_hidden, 1))
-    regression = trained((spec.observation_size, *config.policy_hidden, spec.action_size))
+    regression = trained((spec.observation_size, *config.policy_hidden, spec.head.num_outputs))
     guide = trained((spec.observation_size, *config.guide_hidden, spec.observation_size))
-    executor = trained((2 * spec.observation_size, *config.policy_hidden, spec.action_size))
+    executor = trained((2 * spec.observation_size, *config.policy_hidden, spec.head.num_outputs))
     counts = {"value": value, "policy": regression, "joint": value + regression, "guide": guide, "executor": executor}
     return {stage: config.batch_size * count for stage, count in counts.items()}
 
@@ -79,7 +79,7 @@ def joint_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
         state, v, value_metrics = values.update_values(config, state, returns, batch)
         adv = policy.compute_advantages(config, returns.min(0), v, memory.scale)
         weight = policy.weigh(config, adv, memory.scale)
-        state, policy_metrics = policy.update_policy(config, num_steps, state, weight, batch, key)
+        state, policy_metrics = policy.update_policy(config, spec.head, num_steps, state, weight, batch, key)
         return state, value_metrics | policy_metrics | {"temperature": memory.scale.temperature}
 
     return Stage(

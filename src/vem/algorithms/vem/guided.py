@@ -24,7 +24,7 @@ from vem.algorithms.vem import policy as regression
 from vem.algorithms.vem.config import VEM
 from vem.algorithms.vem.values import VEMState, final_values
 from vem.core import advantages, memory, sampling
-from vem.core.distributions import log_deviation, log_likelihood, policy_mean
+from vem.core.distributions import log_deviation
 from vem.core.networks import Network, apply_network, descend, init_network, scheduled_lr
 
 SHORTEST_MOVE = 0.2
@@ -80,10 +80,10 @@ def optimizer(config: VEM, num_steps: int) -> optax.GradientTransformation:
 def init_networks(config: VEM, spec: Spec, num_guide: int, num_executor: int, key: jax.Array) -> GuidedState:
     """Guide and executor before the first step."""
     guide_key, executor_key = jax.random.split(key)
-    observed, acted = spec.observation_size, spec.action_size
+    observed, head = spec.observation_size, spec.head
     guide = init_network(guide_key, (observed, *config.guide_hidden, observed))
-    executor = init_network(executor_key, (2 * observed, *config.policy_hidden, acted))
-    guide_log_std, free_log_std = jnp.zeros(observed), jnp.zeros(acted)
+    executor = init_network(executor_key, (2 * observed, *config.policy_hidden, head.num_outputs))
+    guide_log_std, free_log_std = jnp.zeros(observed), jnp.zeros(head.num_boxes)
     return GuidedState(
         guide=guide,
         guide_log_std=guide_log_std,
@@ -231,7 +231,7 @@ def shortest_move(horizon: int) -> int:
 
 def executor_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
     """Regression of recorded actions on states and the moves that followed."""
-    horizon = config.horizon or 1
+    horizon, head = config.horizon or 1, spec.head
 
     def refresh(
         state: VEMState, old: jax.Array, rows: Rows, index: jax.Array, key: jax.Array
@@ -248,9 +248,9 @@ def executor_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
 
         def compute_loss(parameters: tuple[Network, jax.Array]) -> jax.Array:
             executor, free = parameters
-            mean = policy_mean(executor, inputs, key, config.policy_dropout)
+            outputs = apply_network(executor, inputs, key, config.policy_dropout)
             log_std = log_deviation(free, config.log_std_low, config.log_std_high)
-            return -log_likelihood(batch.actions, mean, log_std).mean()
+            return -head.log_likelihood(outputs, log_std, batch.actions).mean()
 
         parameters = (learner.executor, learner.free_log_std)
         loss, grads = jax.value_and_grad(compute_loss)(parameters)

@@ -14,8 +14,9 @@ from vem.algorithms.base import Batch, Metrics, Rows, Spec, Stage, draw_uniforml
 from vem.algorithms.vem.config import VEM
 from vem.algorithms.vem.values import VEMState, final_returns, final_values
 from vem.core import advantages, sampling
-from vem.core.distributions import log_deviation, log_likelihood, policy_mean
-from vem.core.networks import Network, descend, init_network, scheduled_lr
+from vem.core.distributions import log_deviation
+from vem.core.heads import Head
+from vem.core.networks import Network, apply_network, descend, init_network, scheduled_lr
 
 SCALE_SAMPLE = 16384
 """Rows that the scale of the advantages is fitted to."""
@@ -61,8 +62,9 @@ def policy_optimizer(config: VEM, num_steps: int) -> optax.GradientTransformatio
 
 def init_policy(config: VEM, spec: Spec, num_steps: int, key: jax.Array) -> PolicyState:
     """The actor before the first step."""
-    actor = init_network(key, (spec.observation_size, *config.policy_hidden, spec.action_size))
-    free_log_std = jnp.zeros(spec.action_size)
+    head = spec.head
+    actor = init_network(key, (spec.observation_size, *config.policy_hidden, head.num_outputs))
+    free_log_std = jnp.zeros(head.num_boxes)
     return PolicyState(actor, free_log_std, policy_optimizer(config, num_steps).init((actor, free_log_std)))
 
 
@@ -139,7 +141,7 @@ def draw_by_weight(memory: PolicyMemory, rows: Rows, count: int, key: jax.Array)
 
 
 def update_policy(
-    config: VEM, num_steps: int, state: VEMState, weight: jax.Array, batch: Batch, key: jax.Array
+    config: VEM, head: Head, num_steps: int, state: VEMState, weight: jax.Array, batch: Batch, key: jax.Array
 ) -> tuple[VEMState, Metrics]:
     """One step on −mean(w·log π(a|s))."""
     policy: PolicyState = state.policy
@@ -147,9 +149,9 @@ def update_policy(
 
     def compute_loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
         actor, free = parameters
-        mean = policy_mean(actor, batch.observations, key, config.policy_dropout)
+        outputs = apply_network(actor, batch.observations, key, config.policy_dropout)
         log_std = log_deviation(free, config.log_std_low, config.log_std_high)
-        likelihood = log_likelihood(batch.actions, mean, log_std)
+        likelihood = head.log_likelihood(outputs, log_std, batch.actions)
         return advantages.weighted_likelihood_loss(weight, likelihood, least), likelihood.mean()
 
     parameters = (policy.actor, policy.free_log_std)
@@ -166,13 +168,14 @@ def update_policy(
 
 def policy_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
     """The stage that learns the policy from final values."""
+    head = spec.head
 
     def update(state: VEMState, memory: PolicyMemory, batch: Batch, key: jax.Array) -> tuple[VEMState, Metrics]:
         if memory.shares is None:
             weight = weigh(config, memory.advantages[batch.rows], memory.scale)
-            state, metrics = update_policy(config, num_steps, state, weight, batch, key)
+            state, metrics = update_policy(config, head, num_steps, state, weight, batch, key)
         else:
-            state, metrics = update_policy(config, num_steps, state, jnp.ones(batch.rows.shape), batch, key)
+            state, metrics = update_policy(config, head, num_steps, state, jnp.ones(batch.rows.shape), batch, key)
             metrics["effective_share"] = memory.effective_share
         return state, metrics | {"temperature": memory.scale.temperature}
 

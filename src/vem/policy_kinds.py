@@ -1,0 +1,205 @@
+"""How each kind of policy acts and values states, in NumPy, and how a kind is added.
+
+The kinds ``gaussian``, ``guided`` and ``deterministic`` act in any columns of numbers and choices: the tensor
+``action_choices`` says which columns are choices; files without it have numbers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vem.core.numpy_heads import most_likely, num_outputs, sampled
+from vem.errors import RunError, SettingsError
+
+Tensors = dict[str, np.ndarray]
+Actor = Callable[[Tensors, np.ndarray, np.random.Generator | None], np.ndarray]
+"""(tensors, normalized observations, generator or None) → actions: numbers in ±1 units, codes of choices.
+
+Without a generator, always the same.
+"""
+Value = Callable[[Tensors, np.ndarray], np.ndarray]
+"""(tensors, normalized observations) → V of each, in the unit that the networks were trained in."""
+
+
+def choices_in(tensors: Tensors) -> tuple[int, ...]:
+    """Number of choices of each action column, 0 for numbers; empty: numbers only."""
+    return tuple(tensors["action_choices"].tolist()) if "action_choices" in tensors else ()
+
+
+def network(tensors: Tensors, name: str, inputs: np.ndarray) -> np.ndarray:
+    """The output of the network stored under ``name``: ReLU between layers."""
+    index, hidden = 0, inputs
+    while f"{name}.{index}.weight" in tensors:
+        if index:
+            hidden = np.maximum(hidden, 0)
+        hidden = hidden @ tensors[f"{name}.{index}.weight"] + tensors[f"{name}.{index}.bias"]
+        index += 1
+    return hidden
+
+
+def stacked_networks(tensors: Tensors, name: str, inputs: np.ndarray) -> np.ndarray:
+    """Scalar outputs of stacked networks: shape (networks, batch)."""
+    count = tensors[f"{name}.0.weight"].shape[0]
+    prefix = f"{name}."
+    return np.stack(
+        [
+            network({k: t[i] for k, t in tensors.items() if k.startswith(prefix)}, name, inputs)[:, 0]
+            for i in range(count)
+        ]
+    )
+
+
+def _gaussian(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    outputs, choices = network(tensors, "actor", inputs), choices_in(tensors)
+    if generator is None:
+        return most_likely(outputs, choices)
+    return sampled(outputs, choices, tensors["log_std"], generator)
+
+
+def _guided(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    """The executor's action for the move that the guide names; dimensions that moves leave out are 0."""
+    moves = network(tensors, "guide", inputs) * (tensors["move_scale"] > 0)
+    return _gaussian(tensors, np.concatenate([inputs, moves], axis=-1), generator)
+
+
+def _deterministic(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    return most_likely(network(tensors, "actor", inputs), choices_in(tensors))
+
+
+def _tanh_gaussian(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    mean, log_std = np.split(network(tensors, "actor", inputs), 2, axis=-1)
+    if generator is None:
+        return np.tanh(mean)
+    deviation = np.exp(np.clip(log_std, *tensors["log_std_bounds"]))
+    return np.tanh(mean + deviation * generator.standard_normal(mean.shape, dtype=np.float32))
+
+
+def _bcq(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    """The best of several generated and perturbed actions; without a key always from the same latents."""
+    actions, values = _bcq_candidates(tensors, inputs, int(tensors["num_actions"].item()), generator)
+    return actions[np.arange(len(inputs)), values.argmax(axis=1)]
+
+
+def _bcq_candidates(
+    tensors: Tensors, inputs: np.ndarray, num_actions: int, generator: np.random.Generator | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Generated and perturbed actions of each row, (rows, candidates, size), and their Q."""
+    count, size = len(inputs), tensors["decoder.0.weight"].shape[0] - inputs.shape[-1]
+    if generator is None:
+        latents = np.random.default_rng(0).standard_normal((1, num_actions, size), dtype=np.float32)
+    else:
+        latents = generator.standard_normal((count, num_actions, size), dtype=np.float32)
+    latents = np.broadcast_to(np.clip(latents, -0.5, 0.5), (count, num_actions, size))
+    repeated = np.broadcast_to(inputs[:, None], (count, num_actions, inputs.shape[-1]))
+    actions = np.tanh(network(tensors, "decoder", np.concatenate([repeated, latents], axis=-1)))
+    moves = np.tanh(network(tensors, "perturbation", np.concatenate([repeated, actions], axis=-1)))
+    actions = np.clip(actions + tensors["limit"] * moves, -1, 1)
+    return actions, network(tensors, "chooser", np.concatenate([repeated, actions], axis=-1))[..., 0]
+
+
+def _greedy(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    """The choice with the largest Q, among the allowed ones where the file holds the cloned behavior."""
+    return _choice_values(tensors, inputs).argmax(axis=-1)[:, None].astype(np.float32)
+
+
+def _choice_values(tensors: Tensors, inputs: np.ndarray) -> np.ndarray:
+    """Q of each choice; −∞ where G(b|s) ≤ τ·max_c G(c|s) for the cloned behavior G."""
+    values = network(tensors, "choice_critic", inputs)
+    if "threshold" not in tensors:
+        return values
+    logits = network(tensors, "behavior", inputs)
+    ratio = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.where((ratio > tensors["threshold"]) | (ratio >= 1), values, -np.inf)
+
+
+ACTORS: dict[str, Actor] = {
+    "gaussian": _gaussian,
+    "guided": _guided,
+    "deterministic": _deterministic,
+    "tanh-gaussian": _tanh_gaussian,
+    "bcq": _bcq,
+    "greedy": _greedy,
+    "constrained-greedy": _greedy,
+}
+"""How each kind of policy acts."""
+KIND_VALUES: dict[str, Value] = {}
+"""How registered kinds value states; the others go by the tensors they hold (``VALUES``)."""
+
+
+def register_kind(kind: str, actor: Actor, value: Value | None = None, overwrite: bool = False) -> None:
+    """Add a kind of policy: how it acts and, if it can, how it values states, in NumPy."""
+    if kind in ACTORS and not overwrite:
+        raise SettingsError(f"there is a kind of policy {kind!r} already; choose another name, or give overwrite=True")
+    ACTORS[kind] = actor
+    KIND_VALUES.pop(kind, None)
+    if value is not None:
+        KIND_VALUES[kind] = value
+
+
+def find_actor(kind: Any) -> Actor:
+    """How policies of this kind act; RunError lists the known kinds."""
+    if kind not in ACTORS:
+        raise RunError(
+            f"this is a policy of kind {kind!r} and only {', '.join(ACTORS)} are known; "
+            "if a method of your own made it, import the module that registers it first"
+        )
+    return ACTORS[kind]
+
+
+def _bcq_layout(observation: int, action: int, tensors: Tensors) -> list[tuple[str, int, int]]:
+    first = tensors.get("decoder.0.weight")
+    # The length of the latent vector is the decoder's own.
+    decoder = max(observation + 1, first.shape[0] if first is not None and first.ndim else 0)
+    both = observation + action
+    return [("decoder", decoder, action), ("perturbation", both, action), ("chooser", both, 1)]
+
+
+def _outputs(observation: int, action: int, tensors: Tensors) -> int:
+    return num_outputs(action, choices_in(tensors))
+
+
+LAYOUTS: dict[str, Callable[[int, int, Tensors], list[tuple[str, int, int]]]] = {
+    "gaussian": lambda *facts: [("actor", facts[0], _outputs(*facts))],
+    "deterministic": lambda *facts: [("actor", facts[0], _outputs(*facts))],
+    "tanh-gaussian": lambda observation, action, _: [("actor", observation, 2 * action)],
+    "bcq": _bcq_layout,
+    "greedy": lambda *facts: [("choice_critic", facts[0], _outputs(*facts))],
+    "constrained-greedy": lambda *facts: [(name, facts[0], _outputs(*facts)) for name in ("choice_critic", "behavior")],
+}
+"""The networks of each kind: (observation size, action size, tensors) → name, inputs, outputs."""
+SIZES: dict[str, dict[str, tuple[int, ...]]] = {
+    "gaussian": {"log_std": ()},
+    "tanh-gaussian": {"log_std_bounds": (2,)},
+    "bcq": {"limit": (1,), "num_actions": (1,)},
+    "constrained-greedy": {"threshold": (1,)},
+}
+"""How many numbers the other tensors of each kind may hold; log σ has one, or one for each column of numbers."""
+
+
+def _value_of_states(kind: str, tensors: Tensors, inputs: np.ndarray) -> np.ndarray:
+    return stacked_networks(tensors, "critics", inputs).mean(0)
+
+
+def _value_of_mean_action(kind: str, tensors: Tensors, inputs: np.ndarray) -> np.ndarray:
+    actions = ACTORS[kind](tensors, inputs, None)
+    return stacked_networks(tensors, "action_critics", np.concatenate([inputs, actions], axis=-1)).mean(0)
+
+
+def _value_of_candidates(kind: str, tensors: Tensors, inputs: np.ndarray) -> np.ndarray:
+    return _bcq_candidates(tensors, inputs, 10, None)[1].max(axis=1)
+
+
+def _value_of_best_choice(kind: str, tensors: Tensors, inputs: np.ndarray) -> np.ndarray:
+    return _choice_values(tensors, inputs).max(axis=-1)
+
+
+VALUES: dict[str, Callable[[str, Tensors, np.ndarray], np.ndarray]] = {
+    "critics": _value_of_states,
+    "action_critics": _value_of_mean_action,
+    "chooser": _value_of_candidates,
+    "choice_critic": _value_of_best_choice,
+}
+"""What a policy file holds → V of normalized observations, for a kind and its tensors."""
