@@ -148,9 +148,10 @@ def put_rows(
 ) -> Rows:
     """The dataset on the device, where ``place`` puts each array.
 
-    Numbers among the actions are mapped to ±1, codes of choices stay as they are. Rewards become scale·r + shift, and are then, if normalized, divided by the largest discounted return recorded,
-    so that values are of order 1 whatever the task's unit; or, with a return span, divided so that the episodes'
-    undiscounted returns are this far apart at most.
+    Numbers among the actions are mapped to ±1, codes of choices stay as they are. Rewards become scale·r + shift, and
+    are then, if normalized, divided by the largest discounted return recorded, so that values are of order 1 whatever
+    the task's unit; or, with a return span, divided so that the episodes' undiscounted returns are this far apart at
+    most.
     """
     low, high = (
         np.asarray(dataset.info.action_low, np.float32),

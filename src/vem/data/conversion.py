@@ -118,8 +118,8 @@ def _require_numbers(has_choices: bool) -> None:
     """DataError for actions that are choices, whose labels shards do not hold."""
     if has_choices:
         raise DataError(
-            "column 'actions' holds choices (whole numbers), and shards hold numbers only; load the file as a whole, or "
-            "say discrete=False (--no-discrete) if they are numbers"
+            "column 'actions' holds choices (whole numbers), and shards hold numbers only; load the file as a whole, "
+            "or say discrete=False (--no-discrete) if they are numbers"
         )
 
 
