@@ -20,7 +20,7 @@ from vem.runs.directory import RunDirectory
 from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, check_callbacks, create_run, open_run, read_data
 from vem.tasks import task_of
 
-RULES = ("split", "time_limit", "teleports", "task", "repeat_terminals")
+RULES = ("split", "time_limit", "teleports", "task", "action_bounds", "mapping", "repeat_terminals")
 """The reading rules that a resumed run gives to ``vem.load`` again."""
 
 

@@ -1,18 +1,19 @@
-"""The policy artifact: one safetensors file with networks, normalizer and bounds; acting needs NumPy alone.
+"""The policy artifact: one safetensors file with networks, encoder, normalizer, bounds; acting needs NumPy alone.
 
 A policy file is tensors plus one JSON text in the file's metadata. Loading it reads numbers; it cannot run code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vem.errors import RunError, SettingsError
+from vem.data.encoding import Encoder
+from vem.errors import DataError, RunError, SettingsError
 from vem.storage import flatten, read_tensors, write_tensors
 
 FORMAT = "vem-policy"
@@ -35,6 +36,8 @@ class Policy:
     tensors: Tensors
     info: dict[str, Any] = field(default_factory=dict)
     """Facts about its making: algorithm, seed, settings, dataset, environment, versions."""
+    encoder: Encoder | None = None
+    """How the log's own columns become observations and actions; for policies trained on a table."""
 
     @property
     def observation_size(self) -> int:
@@ -51,8 +54,25 @@ class Policy:
         """Whether ``value`` is available."""
         return self.kind in KIND_VALUES or any(f"{name}.0.weight" in self.tensors for name in VALUES)
 
-    def act(self, observations: np.ndarray, key: int | np.random.Generator | None = None) -> np.ndarray:
-        """Actions for one observation or a batch of them: the mean action, or a sample if a key (seed) is given."""
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The log's columns that ``act`` takes, for a policy trained on a table; empty otherwise."""
+        return self.encoder.columns if self.encoder else ()
+
+    def act(self, observations: Any, key: int | np.random.Generator | None = None) -> Any:
+        """Actions for one observation or a batch of them: the mean action, or a sample if a key (seed) is given.
+
+        A policy trained on a table also takes the log's own columns: a dict of values or of arrays, a list of dicts, or
+        a frame of pandas, Polars or Arrow. Its actions are then a dict of the log's action columns, with plain values
+        for a dict of plain values and arrays otherwise.
+        """
+        actions = self._act(observations, key)
+        if self.encoder is None or not _has_columns(observations):
+            return actions
+        decoded = self.encoder.decode(actions)
+        return {name: value.item() for name, value in decoded.items()} if actions.ndim == 1 else decoded
+
+    def _act(self, observations: Any, key: int | np.random.Generator | None) -> np.ndarray:
         inputs, single = self._inputs(observations)
         generator = None if key is None else np.random.default_rng(key)
         scaled = find_actor(self.kind)(self.tensors, inputs, generator)
@@ -60,8 +80,8 @@ class Policy:
         actions = np.clip((low + high) / 2 + scaled * (high - low) / 2, low, high).astype(np.float32)
         return actions[0] if single else actions
 
-    def value(self, observations: np.ndarray) -> np.ndarray:
-        """V(s) in the units of the training rewards: a scalar or one entry an observation.
+    def value(self, observations: Any) -> np.ndarray:
+        """V(s) in the units of the training rewards: a scalar or one entry an observation, given as for ``act``.
 
         The mean over critics. Methods that learn Q have that of their mean action; BCQ the best of ten generated ones.
         """
@@ -72,7 +92,7 @@ class Policy:
         values = np.concatenate([self._value(part) for part in slices]) * self.tensors["value_unit"]
         return values[0] if single else values
 
-    def guide(self, observations: np.ndarray) -> np.ndarray:
+    def guide(self, observations: Any) -> np.ndarray:
         """Where a guided policy heads for: the move in the observations' own units; 0 where it names none."""
         if self.kind != "guided":
             raise RunError(f"a {self.info.get('algorithm', self.kind)} policy of kind {self.kind} has no guide")
@@ -88,9 +108,8 @@ class Policy:
         value = next(value for name, value in VALUES.items() if f"{name}.0.weight" in self.tensors)
         return value(self, inputs)
 
-    def _inputs(self, observations: np.ndarray) -> tuple[np.ndarray, bool]:
-        inputs = np.asarray(observations, np.float32)
-        single = inputs.ndim == 1
+    def _inputs(self, observations: Any) -> tuple[np.ndarray, bool]:
+        inputs, single = self._observed(observations)
         inputs = inputs[None] if single else inputs
         if inputs.ndim != 2 or inputs.shape[1] != self.observation_size:
             raise RunError(
@@ -101,9 +120,30 @@ class Policy:
             raise RunError("observations hold NaN or infinity; a policy cannot act on them")
         return (inputs - self.tensors["observation_mean"]) / self.tensors["observation_deviation"], single
 
+    def _observed(self, observations: Any) -> tuple[np.ndarray, bool]:
+        """The observations as an array, and whether it is a single one."""
+        if _has_columns(observations):
+            if self.encoder is None:
+                raise RunError(
+                    f"this policy was not trained on a table and knows no column names; give arrays of shape "
+                    f"({self.observation_size},) or (n, {self.observation_size})"
+                )
+            inputs, single = self.encoder.observe(observations)
+            return (inputs[0], True) if single else (inputs, False)
+        try:
+            inputs = np.asarray(observations, np.float32)
+        except (TypeError, ValueError):
+            raise RunError(
+                f"observations are {type(observations).__name__}, which is no array of numbers; this policy takes "
+                f"shape ({self.observation_size},) or (n, {self.observation_size})"
+            ) from None
+        return inputs, inputs.ndim == 1
+
     def save(self, path: str | Path) -> None:
         """Write the policy file; an existing one is replaced only by a complete one."""
         header = {"format": FORMAT, "version": VERSION, "kind": self.kind, "info": self.info}
+        if self.encoder is not None:
+            header["encoder"] = self.encoder.to_json()
         write_tensors(Path(path), self.tensors, header)
 
 
@@ -113,12 +153,13 @@ def make_policy(
     bounds: tuple[np.ndarray, np.ndarray],
     normalizer: tuple[np.ndarray, np.ndarray],
     info: dict[str, Any],
+    encoder: Encoder | None = None,
 ) -> Policy:
     """A Policy from an algorithm's exported pytree, action bounds (low, high) and observation mean and deviation."""
     tensors = flatten(parameters)
     tensors["action_low"], tensors["action_high"] = (np.asarray(b, np.float32) for b in bounds)
     tensors["observation_mean"], tensors["observation_deviation"] = (np.asarray(n, np.float32) for n in normalizer)
-    return Policy(kind, tensors, info)
+    return Policy(kind, tensors, info, encoder)
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -151,7 +192,22 @@ def load_policy(path: str | Path) -> Policy:
     if problem:
         raise RunError(f"{path} cannot act: {problem}; copy or train it again")
     info = header.get("info", {})
-    return Policy(header["kind"], tensors, info if isinstance(info, dict) else {})
+    try:
+        encoder = None if header.get("encoder") is None else Encoder.from_json(header["encoder"])
+    except DataError as error:
+        raise RunError(f"{path}: {error}; copy or train it again") from None
+    sizes = (tensors["observation_mean"].size, tensors["action_low"].size)
+    if encoder is not None and (len(encoder.feature_names), len(encoder.outputs)) != sizes:
+        raise RunError(f"{path} cannot act: its columns do not fit its networks; copy or train it again")
+    return Policy(header["kind"], tensors, info if isinstance(info, dict) else {}, encoder)
+
+
+def _has_columns(observations: Any) -> bool:
+    """Whether observations are given by column names: a dict, a list of dicts, or a frame."""
+    if isinstance(observations, list | tuple):
+        return bool(observations) and all(isinstance(row, Mapping) for row in observations)
+    is_frame = hasattr(observations, "columns") or hasattr(observations, "column_names")
+    return isinstance(observations, Mapping) or (is_frame and not isinstance(observations, np.ndarray))
 
 
 def _problem(kind: str, tensors: Tensors) -> str | None:

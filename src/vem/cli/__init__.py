@@ -12,7 +12,7 @@ VERBS = {
     "evaluate": "run the policies of a run in their environment",
     "compare": "train and evaluate several methods on several datasets",
     "report": "draw runs: one HTML page with tables and figures",
-    "data": "describe, list and make datasets",
+    "data": "describe, map, list and make datasets",
     "theory": "the paper's theory: operators, lemmas and figures on random MDPs",
 }
 

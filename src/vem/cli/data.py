@@ -1,4 +1,4 @@
-"""``vem data``: look at datasets, see which are at hand, record the built-in ones."""
+"""``vem data``: look at datasets, map tables, see which are at hand, record the built-in ones."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import json
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
+
+from vem.cli.reading import add_reading, add_table_roles, given_roles, given_rules
 
 SOURCES = """\
 DATASET is one of
   path/to/file.hdf5    a file in D4RL's layout (.hdf5, .h5) or NumPy arrays (.npz)
+  log.parquet          a table (.parquet, .arrow, .feather, .csv) or a folder of them, with --map
   antmaze-umaze        a benchmark name, looked up in --data-dir, $VEM_DATA and ~/.d4rl/datasets
   minari:ID            a Minari dataset on this machine (needs: pip install 'vem[minari]')
   pointmaze-medium     a built-in maze, recorded on the spot (also -umaze, -large)
@@ -19,10 +23,10 @@ DATASET is one of
 
 
 def register(verbs: Any) -> None:
-    """Add ``vem data`` and its three verbs to the command line."""
+    """Add ``vem data`` and its verbs to the command line."""
     parser = verbs.add_parser(
         "data",
-        help="describe, list or record datasets",
+        help="describe, map, list or record datasets",
         description="Look at recorded data before training on it.",
     )
     actions = parser.add_subparsers(title="verbs", dest="data_verb", required=True, metavar="VERB")
@@ -37,31 +41,21 @@ def register(verbs: Any) -> None:
     )
     describe.add_argument("dataset", metavar="DATASET", help="what to describe (see below)")
     describe.add_argument("--plot", metavar="FILE.png", help="also draw returns, lengths, rewards and coverage")
-    describe.add_argument(
-        "--task",
-        metavar="TASK",
-        help="the benchmark task of the data, e.g. antmaze-medium-play (default: what the file or its name says)",
-    )
-    describe.add_argument(
-        "--split",
-        default="terminals",
-        choices=("terminals", "first-success", "time-limits"),
-        help="what ends an episode: every terminal; a recording's first terminal; only the recording's end",
-    )
-    describe.add_argument(
-        "--time-limit",
-        default="bootstrap",
-        choices=("bootstrap", "end"),
-        help="after a time limit: bootstrap from the final observation, or end there as the paper does",
-    )
-    describe.add_argument(
-        "--teleports",
-        default="split",
-        choices=("split", "keep"),
-        help="jumps inside an episode: split there, or keep",
-    )
+    add_reading(describe)
     _add_common(describe)
     describe.set_defaults(run=run_describe)
+
+    maps = actions.add_parser(
+        "map",
+        help="propose which column of a table is what, and explain why",
+        description="Propose a mapping for a table from the names, types and values of its columns. Flags are taken as "
+        "they are and the rest is proposed. Read it, correct it, and pass it as --map to describe and train.",
+        epilog="example: vem data map log.parquet --action valve --out map.toml",
+    )
+    maps.add_argument("table", metavar="FILE", help="a table (.parquet, .arrow, .feather, .csv) or a folder of them")
+    maps.add_argument("--out", metavar="FILE.toml", help="write the mapping there instead of printing it")
+    add_table_roles(maps)
+    maps.set_defaults(run=run_map)
 
     lists = actions.add_parser(
         "list",
@@ -97,10 +91,7 @@ def run_describe(options: argparse.Namespace) -> None:
         dataset = load(
             options.dataset,
             options.data_dir,
-            task=options.task,
-            split=options.split,
-            time_limit=options.time_limit,
-            teleports=options.teleports,
+            **given_rules(options),
         )
     description = describe(dataset)
     if options.plot:
@@ -117,6 +108,29 @@ def run_describe(options: argparse.Namespace) -> None:
         print(description)
     if options.plot:
         print(f"picture: {options.plot}")
+
+
+def run_map(options: argparse.Namespace) -> None:
+    """Print or write the proposed mapping, with the reasons as comments."""
+    from vem.data.mapping import make_map
+    from vem.data.mapping_file import to_toml
+    from vem.data.proposal import propose
+    from vem.data.table_source import open_table
+    from vem.errors import DataError
+
+    if options.out and Path(options.out).exists():
+        raise DataError(f"{options.out} exists; choose another --out, or remove it.")
+    table = open_table(options.table)
+    proposal = propose(table, make_map(options.map, **given_roles(options)))
+    text = to_toml(proposal.mapping.to_json(), proposal.remarks, proposal.heading(table))
+    if not options.out:
+        print(text, end="")
+        return
+    from vem.storage import write_file
+
+    write_file(Path(options.out), text.encode())
+    print("\n".join(proposal.explanation()))
+    print(f"mapping: {options.out}")
 
 
 def run_list(options: argparse.Namespace) -> None:

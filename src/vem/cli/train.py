@@ -9,6 +9,8 @@ import typing
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from vem.cli.reading import FLAGS, add_reading, given_rules
+
 if TYPE_CHECKING:
     from vem.runs.run import Run
 
@@ -16,14 +18,12 @@ EXAMPLES = """examples:
   vem train                                          the built-in maze: records, trains, evaluates, reports
   vem train logs/antmaze-umaze.hdf5 --seeds 3        a D4RL file; three seeds in one program
   vem train hopper-medium --data-dir ~/data --preset paper
+  vem train log.parquet --map map.toml               a table; vem data map log.parquet proposes the mapping
   vem train logs.npz --task hopper-medium            a file that does not say which benchmark task it is
   vem train door-human --expectile 0.1,0.3,0.5,0.7,0.9 --seeds 3    a sweep, still one program
   vem train --resume runs/antmaze-umaze-vem          go on where a run was stopped, bit for bit
   vem train --resume runs/logs-vem moved/logs.npz    the same, with data that was moved
 """
-
-RULES = ("split", "time_limit", "teleports", "task")
-"""Flags that say how the data is read."""
 
 
 def register(verbs: Any, arguments: Sequence[str]) -> None:
@@ -37,7 +37,12 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("dataset", nargs="?", metavar="DATASET", help="a file (.hdf5, .npz), a benchmark name, or minari:ID")
+    add(
+        "dataset",
+        nargs="?",
+        metavar="DATASET",
+        help="a file (.hdf5, .npz, .parquet, .csv, …), a benchmark name, minari:ID",
+    )
     add("--algorithm", metavar="NAME", help="the method (default: vem)")
     add("--preset", metavar="NAME", help="default, or for vem: paper, authors")
     add("--steps", type=int, metavar="N", help="steps in all, for each policy (default: 100000)")
@@ -54,12 +59,8 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
         "--checkpoint-seconds", type=float, default=60.0, metavar="S", help="how often the state is saved (default: 60)"
     )
     add("--json", action="store_true", help="print the result as JSON, and no progress")
-    reading = parser.add_argument_group("reading the data (see docs/data.md)")
-    reading.add_argument("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
-    reading.add_argument("--task", metavar="NAME", help="the benchmark task that the data belongs to")
-    reading.add_argument("--split", choices=("terminals", "first-success", "time-limits"), help="what ends an episode")
-    reading.add_argument("--time-limit", choices=("bootstrap", "end"), help="what follows a cut recording")
-    reading.add_argument("--teleports", choices=("split", "keep"), help="what a jump within a recording means")
+    add("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
+    add_reading(parser)
     _add_settings(parser, _chosen_algorithm(arguments))
     parser.set_defaults(run=run)
 
@@ -110,7 +111,7 @@ def _refuse(options: argparse.Namespace, why: str) -> None:
     """SettingsError that names the flags which a resumed run cannot change."""
     from vem.errors import SettingsError
 
-    fixed = ["out", "steps", "seeds", "algorithm", "preset", *RULES]
+    fixed = ["out", "steps", "seeds", "algorithm", "preset", *FLAGS]
     given = [name for name in fixed if getattr(options, name) is not None] + list(given_settings(options))
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))
@@ -131,11 +132,6 @@ def given_settings(options: argparse.Namespace) -> dict[str, Any]:
         return {}
     names = sweepable(find_method(options.algorithm or "vem").config)
     return {name: text.split(",") if name in names and "," in text else text for name, text in texts.items()}
-
-
-def given_rules(options: argparse.Namespace) -> dict[str, Any]:
-    """The reading rules that were given."""
-    return {name: value for name in RULES if (value := getattr(options, name)) is not None}
 
 
 def parse_seeds(text: str) -> int | list[int]:

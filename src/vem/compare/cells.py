@@ -29,7 +29,7 @@ UNDECIDED = (None, "auto")
 """Settings that the data decide when a run is created; what was decided then stays."""
 State = Literal["absent", "unfinished", "trained", "done"]
 DEFAULT_STEPS = 100_000
-RULES = ("split", "time_limit", "teleports", "task", "repeat_terminals")
+RULES = ("split", "time_limit", "teleports", "task", "action_bounds", "mapping", "repeat_terminals")
 """The reading rules by which a dataset in hand is read again from its file."""
 
 

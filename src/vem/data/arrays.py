@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
 import numpy as np
 
 from vem.data import checks, episodes
+from vem.data.action_columns import ActionColumn
+from vem.data.bounds import Bounds, action_limits, bounds_to_json, known_bounds
 from vem.data.columns import Column
 from vem.data.dataset import DataInfo, Dataset
+from vem.data.encoding import Encoder
 from vem.errors import DataError, DataWarning
-from vem.tasks import resolve_task
+from vem.tasks import Resolved, resolve_task
 
 
 def from_arrays(
@@ -27,6 +31,7 @@ def from_arrays(
     time_limit: str = "bootstrap",
     teleports: str = "split",
     action_bounds: tuple[Any, Any] | None = None,
+    known: Bounds | None = None,
     source: str = "arrays",
     task: str | None = None,
     environment: str | None = None,
@@ -43,8 +48,9 @@ def from_arrays(
     recording. ``time_limit`` says what follows a recording that was cut: ``"bootstrap"`` its final
     observation, for which a step without recorded successor gives up its action; ``"end"`` nothing, R_T =
     r_T as in the paper. ``teleports`` says what to do with jumps far outside the file's own step sizes:
-    ``"split"`` the episode there, or ``"keep"`` them. ``action_bounds`` is (low, high); by default [−1, 1]
-    if all actions lie there, else the data's own range.
+    ``"split"`` the episode there, or ``"keep"`` them. ``action_bounds`` is (low, high), each a number,
+    one for each dimension, or None; without them the bounds are ``known``, those of the recorded action space, else the
+    task's or the environment's, else the data's own range.
 
     ``task`` says which benchmark task the data is of (``antmaze-medium-play``, ``door``), ``environment`` in
     which Gymnasium id policies are evaluated. Without them ``metadata``, what the file says of itself, and then
@@ -89,35 +95,93 @@ def from_arrays(
     rewarded = Column("rewards", reward).gather(layout.rows)
     rewarded[~layout.valid] = 0
 
-    low, high, beyond = checks.action_limits(acted, layout.valid, action_bounds)
-    if beyond:
-        found.append(beyond)
-    if not rewarded.any():
+    return assemble(
+        observed,
+        acted,
+        rewarded,
+        layout,
+        resolved=resolved,
+        action_bounds=action_bounds,
+        known=known,
+        found=found,
+        name=name,
+        source=source,
+        rules={"split": split, "time_limit": time_limit, "teleports": teleports, **(rules or {})},
+        metadata=metadata or {},
+    )
+
+
+def assemble(
+    observations: np.ndarray,
+    actions: np.ndarray,
+    rewards: np.ndarray,
+    layout: episodes.Layout,
+    *,
+    resolved: Resolved,
+    rules: dict[str, Any],
+    found: list[str],
+    action_bounds: tuple[Any, Any] | None = None,
+    known: Bounds | None = None,
+    action_columns: tuple[ActionColumn, ...] = (),
+    encoder: Encoder | None = None,
+    **facts: Any,
+) -> Dataset:
+    """The Dataset of rows that are laid out already; decides the bounds and says what was ``found``.
+
+    The action columns are the encoder's, if there is one; the bounds are written into them.
+
+    Rows that are not valid must hold zeros for the action and the reward. ``facts`` are other fields of ``DataInfo``.
+    """
+    action_columns = encoder.outputs if encoder else action_columns
+    limits = action_limits(
+        actions,
+        layout.valid,
+        action_bounds,
+        known or known_bounds(resolved, actions.shape[1]),
+        [column.name for column in action_columns],
+    )
+    if action_bounds is not None:
+        rules = {**rules, "action_bounds": bounds_to_json(action_bounds, actions.shape[1])}
+    if limits.warning:
+        found.append(limits.warning)
+    if not rewards.any():
         found.append(
             "column 'rewards' is zero in every step, so every policy looks equally good; check the "
             "recording, or label it with a reward."
         )
+    low, high = map(float, limits.low), map(float, limits.high)
+    if action_columns:
+        action_columns = tuple(map(_bounded, action_columns, low, high))
+        low, high = (c.low for c in action_columns), (c.high for c in action_columns)
     for message in found:
-        warnings.warn(f"{name}: {message}", DataWarning, stacklevel=2)
+        warnings.warn(f"{facts['name']}: {message}", DataWarning, stacklevel=3)
     return Dataset(
-        observations=observed,
-        actions=acted,
-        rewards=rewarded,
+        observations=observations,
+        actions=actions,
+        rewards=rewards,
         valid=layout.valid,
         terminal=layout.terminal,
         info=DataInfo(
-            name=name,
-            source=source,
-            action_low=tuple(map(float, low)),
-            action_high=tuple(map(float, high)),
+            action_low=tuple(low),
+            action_high=tuple(high),
+            bounds_source=limits.source,
+            action_columns=action_columns,
+            encoder=dataclasses.replace(encoder, outputs=action_columns) if encoder else None,
             task=resolved.task.name if resolved.task else None,
             task_source=resolved.source,
             environment=resolved.environment,
-            rules={"split": split, "time_limit": time_limit, "teleports": teleports, **(rules or {})},
-            metadata=metadata or {},
+            rules=rules,
             warnings=tuple(found),
+            **facts,
         ),
     )
+
+
+def _bounded(column: ActionColumn, low: float, high: float) -> ActionColumn:
+    """The column with its bounds; those of a discrete one are its codes'."""
+    if column.kind == "discrete":
+        low, high = 0.0, len(column.labels) - 1.0
+    return dataclasses.replace(column, low=low, high=high)
 
 
 def _recordings(

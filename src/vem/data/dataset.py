@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from vem.data.action_columns import ActionColumn
 from vem.data.checks import require_rows
+from vem.data.encoding import Encoder
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,12 @@ class DataInfo:
     """How to load it again: a path, ``minari:ID``, or ``arrays``."""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    bounds_source: str | None = None
+    """Where the bounds come from: ``given``, ``task``, ``environment`` or ``data`` (``vem.data.bounds``)."""
+    action_columns: tuple[ActionColumn, ...] = ()
+    """What each action column means; empty: plain numbers within the bounds."""
+    encoder: Encoder | None = None
+    """How the log's own columns become observations and actions, for data read from a table."""
     task: str | None = None
     """Name of the benchmark task (``vem.tasks.task_of`` gives its facts), where known."""
     task_source: str | None = None
@@ -80,6 +88,11 @@ class Dataset:
     def action_size(self) -> int:
         """Length of one action."""
         return self.actions.shape[1]
+
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        """What each number of an observation is, for data read from a table; empty otherwise."""
+        return self.info.encoder.feature_names if self.info.encoder else ()
 
     @property
     def episode_ends(self) -> np.ndarray:

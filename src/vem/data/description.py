@@ -16,6 +16,14 @@ NUM_CELLS = 20
 """Cells per side of the coverage grid."""
 BOUND_TOLERANCE = 1e-3
 """An action counts as at a bound within this share of its range."""
+BOUNDS_SOURCES = {
+    "given": "as given",
+    "task": "the task's",
+    "environment": "the environment's",
+    "data": "the data's own range",
+}
+HIDDEN_RULES = ("mapping", "action_bounds")
+"""Rules that the table shows in other lines."""
 TASK_SOURCES = {"given": "as given", "attributes": "from the file's attributes", "name": "from its name"}
 
 
@@ -54,6 +62,17 @@ class ActionRange:
     low: float
     high: float
     share_at_bounds: float
+    name: str | None = None
+    """The log's column, for data read from a table."""
+    kind: str = "box"
+    labels: tuple[str, ...] = ()
+    """What the codes of a discrete action stand for."""
+
+    def __str__(self) -> str:
+        """Name, range and bounds, or the labels, in a few words."""
+        if self.kind == "discrete":
+            return f"{self.name}: one of {', '.join(self.labels)}"
+        return f"{self.name or 'action'} in [{self.min:.4g}, {self.max:.4g}], bounds [{self.low:g}, {self.high:g}]"
 
 
 @dataclass(frozen=True)
@@ -90,6 +109,10 @@ class Description:
     """Episodes all of whose rows repeat an earlier episode exactly."""
     coverage: Coverage
     actions: tuple[ActionRange, ...]
+    bounds_source: str | None
+    """Where the action bounds come from: ``given``, ``task``, ``environment`` or ``data``."""
+    observation_names: tuple[str, ...]
+    """What each number of an observation is, for data read from a table."""
     metadata: dict[str, Any]
     warnings: tuple[str, ...]
     """What loading found: legal and probably not meant."""
@@ -106,11 +129,21 @@ class Description:
         limits = f"[{min(a.low for a in self.actions):g}, {max(a.high for a in self.actions):g}]"
         seen = f"[{min(a.min for a in self.actions):.4g}, {max(a.max for a in self.actions):.4g}]"
         at_bounds = sum(a.share_at_bounds for a in self.actions) / len(self.actions)
+        source = BOUNDS_SOURCES.get(self.bounds_source or "", self.bounds_source)
+        where = f" ({source})" if source else ""
+        first, second = (
+            self.observation_names[d] if self.observation_names else str(d) for d in self.coverage.dimensions
+        )
+        names = []
+        if self.observation_names:
+            names.append(("observation columns", ", ".join(self.observation_names)))
+            names += [("action column", str(action)) for action in self.actions]
+        rules = {name: value for name, value in self.rules.items() if name not in HIDDEN_RULES}
         return [
             ("source", self.source),
             ("task", f"{self.task} ({TASK_SOURCES[self.task_source or 'given']})" if self.task else "unknown"),
             ("environment", self.environment or "unknown"),
-            ("rules", ", ".join(f"{name} = {value}" for name, value in self.rules.items())),
+            ("rules", ", ".join(f"{name} = {value}" for name, value in rules.items())),
             ("rows", f"{self.rows:,}  ({self.megabytes:.1f} MB)"),
             ("transitions", f"{self.transitions:,}"),
             ("episodes", f"{self.episodes:,}"),
@@ -125,10 +158,10 @@ class Description:
             ("observations", f"{self.observation_size} numbers, {grid.constant_dimensions:.0%} of them constant"),
             (
                 "coverage",
-                f"{grid.occupied_cells:.0%} of a {NUM_CELLS} × {NUM_CELLS} grid over observations "
-                f"{grid.dimensions[0]} and {grid.dimensions[1]}",
+                f"{grid.occupied_cells:.0%} of a {NUM_CELLS} × {NUM_CELLS} grid over observations {first} and {second}",
             ),
-            ("actions", f"{self.action_size} numbers in {seen}, bounds {limits}, {at_bounds:.1%} at a bound"),
+            ("actions", f"{self.action_size} numbers in {seen}, bounds {limits}{where}, {at_bounds:.1%} at a bound"),
+            *names,
             ("duplicates", f"{self.duplicate_transitions:,} transitions, {self.duplicate_episodes:,} episodes"),
         ]
 
@@ -184,6 +217,8 @@ def describe(dataset: Dataset) -> Description:
         duplicate_episodes=same_episodes,
         coverage=_coverage(dataset.observations),
         actions=_action_ranges(dataset),
+        bounds_source=dataset.info.bounds_source,
+        observation_names=dataset.observation_names,
         metadata=dataset.info.metadata,
         warnings=dataset.info.warnings,
         remarks=tuple(_remarks(dataset, lengths, same_transitions, same_episodes)),
@@ -277,4 +312,9 @@ def _action_ranges(dataset: Dataset) -> tuple[ActionRange, ...]:
     margin = BOUND_TOLERANCE * (high - low)
     at_bounds = ((actions <= low + margin) | (actions >= high - margin)).mean(axis=0)
     facts = (actions.min(axis=0), actions.max(axis=0), low, high, at_bounds)
-    return tuple(ActionRange(*map(float, values)) for values in zip(*facts, strict=True))
+    ranges = [ActionRange(*map(float, values)) for values in zip(*facts, strict=True)]
+    columns = dataset.info.action_columns
+    return tuple(
+        dataclasses.replace(found, name=column.name, kind=column.kind, labels=column.labels) if column else found
+        for found, column in zip(ranges, columns or [None] * len(ranges), strict=True)
+    )

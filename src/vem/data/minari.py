@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from vem.data.arrays import from_arrays
+from vem.data.bounds import space_bounds
 from vem.data.checks import located
 from vem.data.columns import as_float32
 from vem.data.dataset import Dataset
@@ -38,14 +39,13 @@ def read_minari(dataset_id: str, **rules: Any) -> Dataset:
     with located(source):
         dataset = _open(dataset_id)
         observations, rows, columns, keys = _join(dataset)
-        space = dataset.action_space
-        rules.setdefault("action_bounds", (space.low.ravel(), space.high.ravel()))
         return from_arrays(
             observations=PickedRows(observations, rows),
             next_observations=PickedRows(observations, rows + 1),
             **columns,
             source=source,
             metadata=_metadata(dataset),
+            known=space_bounds(dataset.action_space),
             rules={"observation_keys": keys} if keys else None,
             **{"name": dataset_id, **rules},
         )

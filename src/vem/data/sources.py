@@ -11,17 +11,22 @@ from typing import Any, NamedTuple
 from vem.data.dataset import Dataset
 from vem.data.hdf5 import read_hdf5
 from vem.data.npz import read_npz
-from vem.errors import DataError
+from vem.data.table_source import is_table, table_files
+from vem.data.tables import ENTRIES, read_table
+from vem.errors import DataError, SettingsError
+from vem.tasks import find_task
 
 READERS = {".hdf5": read_hdf5, ".h5": read_hdf5, ".npz": read_npz}
+"""The readers of files with one array for each quantity; tables (``vem.data.tables``) are read by a mapping."""
 BUILT_IN = ("pointmaze-umaze", "pointmaze-medium", "pointmaze-large")
 
 
 def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -> Dataset:
     """The Dataset that ``source`` names; ``rules`` are those of ``from_arrays``, ``task=`` among them.
 
-    A source is a path to an ``.hdf5``, ``.h5`` or ``.npz`` file; ``minari:ID``; a built-in maze such as
-    ``pointmaze-umaze``, recorded on the spot; or a benchmark name such as ``antmaze-umaze``, looked up as
+    A source is a path to an ``.hdf5``, ``.h5`` or ``.npz`` file; a table (Parquet, Arrow, Feather, CSV) or a folder of
+    them, read by ``mapping=`` (``vem.from_table``); ``minari:ID``; a built-in maze such as ``pointmaze-umaze``,
+    recorded on the spot; or a benchmark name such as ``antmaze-umaze``, looked up as
     a file in ``data_dir``, ``$VEM_DATA`` and ``~/.d4rl/datasets``, under this name or D4RL's own file
     name.
     """
@@ -35,10 +40,19 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
 
         return maze_dataset(text, **rules)
     path = Path(text).expanduser()
+    if is_table(path) or (path.is_dir() and find_task(text) is None and table_files(path)):
+        return read_table(path, **rules)
+    _refuse_table_rules(text, rules)
     # A directory that happens to have a benchmark's name, such as a run's, is not meant.
     if path.suffix.lower() in READERS or path.is_file() or len(path.parts) > 1:
         return READERS.get(path.suffix.lower(), read_hdf5)(path, **rules)
     return _read_named(text, data_dir, rules)
+
+
+def _refuse_table_rules(source: str, rules: dict[str, Any]) -> None:
+    entries = [name for name in ("mapping", *ENTRIES) if rules.get(name) is not None]
+    if entries:
+        raise SettingsError(f"{entries[0]} is for tables (Parquet, Arrow, CSV), and {source} is none; leave it out.")
 
 
 def search_directories(data_dir: str | Path | None = None) -> list[Path]:
@@ -60,8 +74,6 @@ def dataset_files(data_dir: str | Path | None = None) -> list[Path]:
 
 def matches(name: str, path: Path) -> bool:
     """Whether the file is the dataset of this name: by its own name, or as D4RL names its files."""
-    from vem.tasks import find_task
-
     if _plain(path.stem) == _plain(name):
         return True
     wanted, offered = find_task(name), find_task(path.name)
@@ -84,7 +96,7 @@ class Available(NamedTuple):
 
 def available(data_dir: str | Path | None = None) -> list[Available]:
     """All datasets that ``load`` knows by name: the benchmark's, other files at hand, the built-in mazes."""
-    from vem.tasks import TASKS, find_task
+    from vem.tasks import TASKS
 
     files = dataset_files(data_dir)
     entries = []
@@ -115,7 +127,7 @@ def _read_named(name: str, data_dir: str | Path | None, rules: dict[str, Any]) -
 
 
 def _not_found(name: str, data_dir: str | Path | None) -> str:
-    from vem.tasks import TASKS, find_task
+    from vem.tasks import TASKS
 
     places = ", ".join(
         f"{directory}{'' if directory.is_dir() else ' (absent)'}" for directory in search_directories(data_dir)

@@ -10,6 +10,8 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from vem.data import DataInfo, Dataset
+from vem.data.action_columns import action_columns_from_json
+from vem.data.encoding import Encoder
 from vem.tasks import task_of
 
 OLD_RECORD_NAMES = {"updates": "steps"}
@@ -39,6 +41,9 @@ class DataFacts:
         known = {field.name for field in dataclasses.fields(DataInfo)}
         facts: dict[str, Any] = {name: value for name, value in stored.items() if name in known}
         facts |= {name: tuple(facts[name]) for name in ("action_low", "action_high", "warnings") if name in facts}
+        facts["action_columns"] = action_columns_from_json(facts.get("action_columns", ()))
+        if facts.get("encoder") is not None:
+            facts["encoder"] = Encoder.from_json(facts["encoder"])
         info = DataInfo(**facts)
         return cls(info, str(stored["sha256"]), int(stored["num_rows"]))
 
