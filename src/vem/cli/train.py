@@ -150,7 +150,10 @@ def _print_result(run: Run, as_json: bool) -> None:
         return
     count = len(run.policy_paths)
     print(f"done: {count} {'policy' if count == 1 else 'policies'} in {run.directory / 'policies'}")
-    print(f"use it:  policy = vem.load_policy('{run.policy_paths[0]}'); policy.act(observation)")
+    columns = run.policy.columns
+    given = f"{{{', '.join(f'{name!r}: …' for name in columns[:3])}{', …' if len(columns) > 3 else ''}}}"
+    argument = given if columns else "observation"
+    print(f"use it:  policy = vem.load_policy('{run.policy_paths[0]}'); policy.act({argument})")
 
 
 def _chosen_algorithm(arguments: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,17 @@ from vem.errors import DataError
 
 SEPARATORS = ",;\t|"
 BLOCK_BYTES = 1 << 22
+NUMBER = r"^\s*[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?\s*$"
+MOSTLY = 0.8
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+
+
+def _is_mostly_numbers(column: Any) -> bool:
+    import pyarrow.compute as compute
+
+    found = compute.match_substring_regex(column, NUMBER)  # pyright: ignore[reportAttributeAccessIssue]
+    share = compute.mean(found.cast("float64")).as_py()  # pyright: ignore[reportAttributeAccessIssue]
+    return share is not None and share >= MOSTLY
 
 
 class CsvPart:
@@ -30,9 +41,18 @@ class CsvPart:
         first = head.split(b"\n", 2)[1].decode("utf-8", "replace") if head.count(b"\n") else ""
         cells = first.strip().split(self.separator)
         self.decimal = "," if self.separator != "," and any(map(DECIMAL_COMMA.fullmatch, cells)) else "."
-        with self._opened(None) as reader:
-            self.names = list(reader.schema.names)
-            self.types = dict(zip(self.names, reader.schema.types, strict=True))
+        self.names = next(csv.reader([header.strip("\ufeff\r")], delimiter=self.separator), [])
+        try:
+            with self._opened(None) as reader:
+                self.names = list(reader.schema.names)
+                self.types = dict(zip(self.names, reader.schema.types, strict=True))
+                first = next(iter(reader), None)
+        except pa.ArrowInvalid as error:
+            raise DataError(self._explained(str(error))) from None
+        if first is not None:
+            # A few words among numbers are errors to name, not categories.
+            words = [name for name, kind in self.types.items() if pa.types.is_string(kind)]
+            self.types |= {name: pa.float64() for name in words if _is_mostly_numbers(first.column(name))}
 
     def check_names(self) -> None:
         """DataError if two columns have one name, or one has none."""
@@ -97,19 +117,17 @@ class CsvPart:
 
     def _explained(self, problem: str) -> str:
         """What is wrong, with its row: pyarrow does not say which."""
-        import pyarrow as pa
-
         if "UTF8" in problem:
             return "the text is not UTF-8; save the file with that encoding."
         try:
-            with pa.input_stream(str(self.path), compression="detect") as stream:
-                lines = (line.decode("utf-8", "replace") for line in stream)
+            opener = gzip.open if self.path.name.lower().endswith(".gz") else open
+            with opener(self.path, "rt", encoding="utf-8", errors="replace", newline="") as lines:
                 for row, cells in enumerate(csv.reader(lines, delimiter=self.separator), -1):
                     if cells and len(cells) != len(self.names):
                         return (
                             f"row {row} has {len(cells)} values where the first line names {len(self.names)} columns; "
                             "mend or remove it."
                         )
-        except (OSError, csv.Error, pa.ArrowException):
+        except (OSError, EOFError, csv.Error):
             pass
         return f"is no CSV table, or is damaged ({problem.splitlines()[0][:200]}); write it again."

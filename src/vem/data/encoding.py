@@ -19,6 +19,7 @@ from vem.errors import DataError
 
 MISSING_RULES = ("refuse", "forward-fill", "indicator")
 KINDS = ("number", "boolean", "categorical")
+LARGEST = float(np.finfo(np.float32).max)
 ABSENT = -1
 """The code of a missing categorical value."""
 
@@ -229,7 +230,7 @@ def _quickly(column: InputColumn, values: Sequence[Any]) -> np.ndarray | None:
     if column.sentinels:
         numbers[np.isin(numbers, column.sentinels)] = np.nan
     absent = np.isnan(numbers)
-    is_sound = np.abs(numbers, where=~absent, out=np.zeros_like(numbers)).max(initial=0) <= np.finfo(np.float32).max
+    is_sound = np.abs(numbers, where=~absent, out=np.zeros_like(numbers)).max(initial=0) <= LARGEST
     if column.kind == "boolean":
         is_sound &= bool(np.isin(numbers[~absent], (0, 1)).all())
     return numbers if is_sound and (column.missing == "indicator" or not absent.any()) else None
@@ -239,7 +240,7 @@ def _number(column: InputColumn, value: Any, where: str) -> float:
     if not _is_number(value):
         raise DataError(f"column '{column.name}' holds {value!r}{where} where a {column.kind} is expected.")
     number = float(value)
-    if abs(number) > np.finfo(np.float32).max:
+    if abs(number) > LARGEST:
         raise DataError(
             f"column '{column.name}' holds {value!r}{where}, which float32 cannot hold; give a finite number."
         )

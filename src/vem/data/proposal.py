@@ -116,7 +116,9 @@ def _observations(
     table: Table, facts: Mapping[str, ColumnFacts], taken: Mapping[str, str], reasons: dict[str, str]
 ) -> list[str]:
     chosen: list[str] = []
-    seen = {facts[name].digest.digest(): name for name in taken if name in facts}
+    seen = {
+        facts[name].digest.digest(): name for name in taken if name in facts and taken[name] not in ("time", "episode")
+    }
     for name in table.names:
         if name in taken:
             continue

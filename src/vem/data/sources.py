@@ -31,6 +31,10 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
     name.
     """
     text = str(source)
+    path = Path(text).expanduser()
+    if is_table(path) or (text not in BUILT_IN and find_task(text) is None and path.is_dir() and table_files(path)):
+        return read_table(path, **rules)
+    _refuse_table_rules(text, rules)
     if text.startswith("minari:"):
         from vem.data.minari import read_minari
 
@@ -39,10 +43,6 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
         from vem.data.mazes import maze_dataset
 
         return maze_dataset(text, **rules)
-    path = Path(text).expanduser()
-    if is_table(path) or (path.is_dir() and find_task(text) is None and table_files(path)):
-        return read_table(path, **rules)
-    _refuse_table_rules(text, rules)
     # A directory that happens to have a benchmark's name, such as a run's, is not meant.
     if path.suffix.lower() in READERS or path.is_file() or len(path.parts) > 1:
         return READERS.get(path.suffix.lower(), read_hdf5)(path, **rules)

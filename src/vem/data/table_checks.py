@@ -13,12 +13,14 @@ from vem.data.table_scan import FEW_VALUES, ColumnFacts
 from vem.data.table_values import Place
 from vem.errors import DataError
 
-REGULAR_SHARE = 0.9
+REGULAR_SHARE = 0.75
 """A log is regular if so many of its steps take nearly the usual time."""
 REGULAR_FACTOR = 1.5
 IRREGULAR_FACTOR = 10.0
 MOST_PIECES = 0.1
 """More recordings than this share of the rows are no recordings: the rows of several are interleaved."""
+FEW_PIECES = 5
+"""So many recordings are never too many."""
 
 
 class RowKeys(NamedTuple):
@@ -76,7 +78,7 @@ def _by_episode_and_time(keys: RowKeys, mapping: TableMap, place: Place) -> Orde
         raise DataError(
             f"{place(int(rows[first]))} and {place(int(rows[first + 1]))} are one step twice: '{mapping.episode}' is "
             f"{keys.episode_names[episode[first]]} and '{mapping.time}' is {_time_text(time[first], keys)} in both "
-            f"({int(repeated.sum())} such rows). Remove them, map the column that tells them apart as episode, or keep "
+            f"({_many(repeated, 'such row')}). Remove them, map the column that tells them apart as episode, or keep "
             'the first of each with duplicates = "first".'
         )
     if repeated.any():
@@ -119,7 +121,7 @@ def _by_time(time: np.ndarray, keys: RowKeys, mapping: TableMap, place: Place) -
         first = int(np.argmax(equal))
         raise DataError(
             f"{column} is {_time_text(time[first], keys)} at {place(first)} and at {place(first + 1)} "
-            f"({int(equal.sum())} such pairs): a step recorded twice, or several recordings in one log. Map the column "
+            f"({_many(equal, 'such pair')}): a step recorded twice, or several recordings in one log. Map the column "
             "that tells them apart as episode, or remove the repeated rows."
         )
     if backwards.any():
@@ -128,7 +130,7 @@ def _by_time(time: np.ndarray, keys: RowKeys, mapping: TableMap, place: Place) -
             f"{column} runs backwards {count} times, first from {_time_text(time[first], keys)} at {place(first)} to "
             f"{_time_text(time[first + 1], keys)} at {place(first + 1)}"
         )
-        if count > MOST_PIECES * len(time):
+        if count > max(FEW_PIECES, MOST_PIECES * len(time)):
             raise DataError(
                 f"{where}: rows are unsorted, or those of several recordings are interleaved, and following rows are "
                 "not following steps. Map the column that tells the recordings apart as episode, then rows are "
@@ -166,7 +168,7 @@ def _gaps(
         before, after = (first, first + 1) if rows is None else (int(rows[first]), int(rows[first + 1]))
         raise DataError(
             f"column '{mapping.time}' jumps by {_duration_text(steps[first], keys)} from {place(before)} to "
-            f"{place(after)}, where steps usually take {_duration_text(usual, keys)} ({int(long.sum())} such gaps): "
+            f"{place(after)}, where steps usually take {_duration_text(usual, keys)} ({_many(long, 'such gap')}): "
             f"rows are missing, and the transition across is wrong. Say gap = {_number_text(limit)} to end the "
             f'recording at longer steps, or gap = "{KEEP}" if they are real.'
         )
@@ -249,6 +251,11 @@ def column_warnings(facts: Mapping[str, ColumnFacts], mapping: TableMap) -> Iter
                 f'an amount or a choice? It is read as an amount; say kind = "box" or kind = "discrete" under '
                 f"[columns.{name}]."
             )
+
+
+def _many(found: np.ndarray, what: str) -> str:
+    count = int(found.sum())
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _count(count: int) -> str:

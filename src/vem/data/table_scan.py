@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vem.data.encoding import label_text
+from vem.data.encoding import LARGEST, label_text
 from vem.data.table_source import Table
 from vem.data.table_values import kind_of, numbers, texts
 
@@ -21,7 +21,6 @@ FEW_VALUES = 20
 """Whole numbers with at most so many values may be choices rather than amounts."""
 SENTINELS = (-99.0, -999.0, -9999.0, -99999.0, 999.0, 9999.0, 99999.0)
 """Numbers that loggers write for a missing value."""
-LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -136,10 +137,10 @@ def times(name: str, column: Any, start: int, place: Place) -> np.ndarray:
         try:
             values = numbers(name, plain, start, place)
         except DataError:
-            example = next((text for text in plain.to_pylist() if text is not None), "")
+            row, text = _first_without_time(plain)
             raise DataError(
-                f"column '{name}' holds text such as '{example}' at {place(start)}, which is no time; write times as "
-                "2024-01-31 08:00:00, or as numbers."
+                f"column '{name}' holds '{text}' at {place(start + row)}, which is no time like the others; write "
+                "times as 2024-01-31 08:00:00, or all as numbers."
             ) from None
     else:
         values = numbers(name, plain, start, place)
@@ -161,6 +162,32 @@ def _timestamps(column: Any) -> Any:
         except pa.ArrowInvalid:
             continue
     return column
+
+
+def _first_without_time(column: Any) -> tuple[int, str]:
+    """The first text that is neither a number nor a time, else the first that is not what most are."""
+    words = [(row, text) for row, text in enumerate(column.to_pylist()) if text is not None]
+    kinds = ["number" if _is_number(text) else "time" if _is_time(text) else "other" for _, text in words]
+    usual = max(("number", "time"), key=kinds.count)
+    return next((word for word, kind in zip(words, kinds, strict=True) if kind == "other"), None) or next(
+        word for word, kind in zip(words, kinds, strict=True) if kind != usual
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 class EpisodeNumbers:

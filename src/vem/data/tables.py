@@ -234,8 +234,8 @@ class _Reading:
                 labels = self._labels(name, facts[name])
                 if len(labels) < 2:
                     raise DataError(
-                        f"action column '{name}' is always '{''.join(labels)}', so there is nothing to choose; leave it out "
-                        "of the actions, or name all its labels."
+                        f"action column '{name}' is always '{''.join(labels)}': there is nothing to choose; leave it "
+                        "out of the actions, or name all its labels."
                     )
                 outputs.append(ActionColumn(name, "discrete", 0.0, len(labels) - 1.0, labels))
             else:
