@@ -161,7 +161,7 @@ def _gaps(
         return np.zeros(len(steps), np.bool_)
     if isinstance(mapping.gap, float | int):
         return inside & (steps > mapping.gap)
-    usual, limit = float(np.median(taken)), _limit(taken)
+    usual, limit = _usual(taken), _limit(taken)
     long = inside & (steps > limit)
     if long.any():
         first = int(np.argmax(long))
@@ -179,9 +179,14 @@ def _limit(steps: np.ndarray) -> float:
     """The longest step in time that is still one: little more than the usual one in a regular log."""
     if not steps.size:
         return 1.0
-    usual = float(np.median(steps))
+    usual = _usual(steps)
     is_regular = np.mean(np.abs(steps - usual) <= 0.1 * usual) >= REGULAR_SHARE
     return (REGULAR_FACTOR if is_regular else IRREGULAR_FACTOR) * usual
+
+
+def _usual(steps: np.ndarray) -> float:
+    """The median step; of two middle ones the shorter, so that one gap among few steps is still one."""
+    return float(np.quantile(steps, 0.5, method="lower"))
 
 
 def propose_gap(time: np.ndarray, episode: np.ndarray | None) -> tuple[float, int] | None:
