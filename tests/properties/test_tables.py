@@ -123,8 +123,9 @@ def repeated_step(random, columns):
 def gap_in_time(random, columns):
     row = some_row(random, columns, inner=True)
     later = [i for i in range(row + 1, len(columns["t"])) if columns["episode"][i] == columns["episode"][row]]
+    hole = int(random.integers(30, 1000))
     for other in later:
-        columns["t"][other] += int(random.integers(30, 1000))
+        columns["t"][other] += hole
     return "t", row
 
 

@@ -50,7 +50,8 @@ def action_limits(
             np.where(np.isfinite(known.low), known.low, low),
             np.where(np.isfinite(known.high), known.high, high),
         )
-        source = known.source
+        finite = np.isfinite([known.low, known.high])
+        source = known.source if finite.all() else f"{known.source} and data" if finite.any() else "data"
     if given is None:
         return Bounds(low, high, source)
     given_low, given_high = (_bound(value, size) for value in given)

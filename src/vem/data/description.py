@@ -311,8 +311,8 @@ def _action_ranges(dataset: Dataset) -> tuple[ActionRange, ...]:
     low, high = np.array(dataset.info.action_low), np.array(dataset.info.action_high)
     margin = BOUND_TOLERANCE * (high - low)
     at_bounds = ((actions <= low + margin) | (actions >= high - margin)).mean(axis=0)
-    facts = (actions.min(axis=0), actions.max(axis=0), low, high, at_bounds)
-    ranges = [ActionRange(*map(float, values)) for values in zip(*facts, strict=True)]
+    numbers = zip(actions.min(axis=0), actions.max(axis=0), low, high, at_bounds, strict=True)
+    ranges = [ActionRange(float(a), float(b), float(c), float(d), float(e)) for a, b, c, d, e in numbers]
     columns = dataset.info.action_columns
     return tuple(
         dataclasses.replace(found, name=column.name, kind=column.kind, labels=column.labels) if column else found
