@@ -1,9 +1,11 @@
-"""Updates per second of every method, beside d3rlpy's same method, and how much of the machine they use.
+"""Updates per second of every method, beside other libraries' same methods, and how much of the machine they use.
 
     python benchmarks/peers.py --out benchmarks/results/peers.json
 
-All in one run, interleaved, the best of several repetitions each: other work on the machine only ever slows one down.
-d3rlpy is measured where it is installed, with the same networks and batches; drawing the batch counts on both sides.
+All in one run, interleaved; the best of several repetitions each, since other work on the machine only ever slows one
+down, and the spread of them. d3rlpy is measured where it is installed, unifloral, JAX-CORL and CORL where their folders
+are given (``foreign.py`` says how to get them), all with the same networks and batches; drawing the batch counts on
+both sides. ``--before DIR`` also times one seed of an older checkout of this project, in a process of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import importlib.metadata
 import json
 import os
 import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,14 +26,18 @@ import jax
 import numpy as np
 
 from arithmetic import done_flops, needed_flops
+from foreign import LIBRARIES, make_foreign
 from speed import make_dataset, sgemm_rate
 from vem.algorithms import METHODS
 from vem.algorithms.base import Rows, Spec, put_rows, spec_of
 from vem.algorithms.config import build, sweepable
 from vem.data import Dataset
+from vem.runs.devices import lay_out, prepare_devices
 from vem.runs.loop import Member, compile_chunk, start
 
 NUM_SEEDS = 3
+MORE_SEEDS = (2, 4, 5, 8)
+"""Further numbers of seeds, for IQL alone."""
 RUN_UPDATES = 100_000
 """Length of the run whose stages are weighed against each other."""
 
@@ -41,23 +49,31 @@ class Chunk:
         algorithm = METHODS[name].make(settings, spec, RUN_UPDATES)
         swept = {key: value for key in sweepable(type(settings)) if (value := getattr(settings, key)) is not None}
         self.stage = algorithm.stages[stage_index]
-        self.state = start(algorithm, [Member(seed, {}) for seed in range(num_seeds)], swept).state
-        self.memory = jax.tree.map(lambda leaf: np.zeros((num_seeds, *leaf.shape), leaf.dtype), self.stage.empty())
-        self.rows, self.num_seeds, self.done = rows, num_seeds, 0
-        self.keys = jax.vmap(jax.random.key)(np.arange(num_seeds))
-        self.program = compile_chunk(self.stage)
+        self.layout = lay_out(num_seeds)
+        state = start(algorithm, [Member(seed, {}) for seed in range(num_seeds)], swept).state
+        memory = jax.tree.map(lambda leaf: np.zeros((num_seeds, *leaf.shape), leaf.dtype), self.stage.empty())
+        self.state, self.memory = self.layout.spread((state, memory))
+        self.rows, self.num_seeds, self.done = self.layout.share(rows), num_seeds, 0
+        self.keys = self.layout.spread(jax.vmap(jax.random.key)(np.arange(num_seeds)))
+        self.program = compile_chunk(self.stage, self.layout.mesh)
         self.run(1)
 
     def run(self, count: int) -> None:
-        state, memory, _ = self.program(self.state, self.memory, self.rows, self.keys, self.done, count, -1)
+        counts = self.layout.counts(count)
+        state, memory, _ = self.program(self.state, self.memory, self.rows, self.keys, counts, self.done, -1)
         self.state, self.memory = jax.block_until_ready((state, memory))
         self.done += count
 
 
 def measure(
-    dataset: Dataset, names: Sequence[str], updates: int, repetitions: int, changes: Mapping[str, Any] | None = None
+    dataset: Dataset,
+    names: Sequence[str],
+    updates: int,
+    repetitions: int,
+    changes: Mapping[str, Any] | None = None,
+    folders: Mapping[str, Path] | None = None,
 ) -> dict[str, Any]:
-    """The figures of the methods; ``changes`` replaces settings by method."""
+    """The figures of the methods; ``changes`` replaces settings by method, ``folders`` hold other libraries."""
     spec = spec_of(dataset)
     rows = put_rows(dataset)
     settings = {name: build(METHODS[name].config, dict((changes or {}).get(name, {}))) for name in names}
@@ -69,21 +85,24 @@ def measure(
         needed = needed_flops(name, settings[name], spec)
         shares[name] = {stage.name: stage.num_steps / RUN_UPDATES for stage in stages}
         for index, stage in enumerate(stages):
-            for num_seeds in (1, NUM_SEEDS):
+            for num_seeds in (1, NUM_SEEDS, *(MORE_SEEDS if name == "iql" else ())):
                 chunk = Chunk(name, settings[name], index, rows, spec, num_seeds)
                 runs[name, stage.name, str(num_seeds)] = lambda chunk=chunk: chunk.run(updates)
                 first = jax.tree.map(lambda leaf: leaf[0], chunk.state)
             flops[name, stage.name] = (needed[stage.name], done_flops(stage, first, rows))
     for name, peer in make_peers(dataset, settings).items():
         runs["d3rlpy", name] = lambda peer=peer: [peer() for _ in range(updates)] and None
-    best = dict.fromkeys(runs, float("inf"))
+    for (library, name), update in make_foreign(dataset, dict(folders or {})).items():
+        if name in names:
+            runs[library, name] = lambda update=update: update(updates)
+    seconds: dict[tuple[str, ...], list[float]] = {key: [] for key in runs}
     rates = []
     for _ in range(repetitions):
         rates.append(sgemm_rate())
         for key, run in runs.items():
-            best[key] = min(best[key], _timed(run) / updates)
+            seconds[key].append(_timed(run) / updates)
     sgemm = max(rates)
-    methods = {name: _figures(name, shares[name], flops, best, sgemm) for name in names}
+    methods = {name: _figures(name, shares[name], flops, seconds, sgemm) for name in names}
     return {"sgemm_gflops": sgemm / 1e9, "methods": methods}
 
 
@@ -91,31 +110,59 @@ def _figures(
     name: str,
     shares: Mapping[str, float],
     flops: Mapping[tuple[str, str], tuple[float, float]],
-    best: Mapping[tuple[str, ...], float],
+    seconds: Mapping[tuple[str, ...], Sequence[float]],
     sgemm: float,
 ) -> dict[str, Any]:
-    stages: dict[str, Any] = {}
-    seconds = {"1": 0.0, str(NUM_SEEDS): 0.0}
+    best = {key: min(values) for key, values in seconds.items()}
+    counts = list(dict.fromkeys(key[2] for key in best if key[0] == name and len(key) == 3))
+    total, stages = dict.fromkeys(counts, 0.0), {}
     for stage, share in shares.items():
         needed, done = flops[name, stage]
-        per_seed = {count: best[name, stage, count] / int(count) for count in seconds}
-        seconds = {count: seconds[count] + share * per_seed[count] for count in seconds}
+        per_seed = {count: best[name, stage, count] / int(count) for count in counts}
+        total = {count: total[count] + share * per_seed[count] for count in counts}
         stages[stage] = {
             "needed_megaflops": needed / 1e6,
             "done_over_needed": done / needed,
             "milliseconds_per_seed": {_label(count): 1e3 * value for count, value in per_seed.items()},
+            "slowest_over_best": {
+                _label(count): max(seconds[name, stage, count]) / best[name, stage, count] for count in counts
+            },
             "share_of_sgemm": {_label(count): needed / value / sgemm for count, value in per_seed.items()},
         }
     figures: dict[str, Any] = {
-        "updates_per_second": {_label(count): 1 / value for count, value in seconds.items()},
+        "updates_per_second": {_label(count): 1 / value for count, value in total.items()},
         "stages": stages,
     }
-    if (peer := best.get(("d3rlpy", name))) is not None:
-        figures["d3rlpy_updates_per_second"] = 1 / peer
-        # Its update is that of the last stage, where there are several.
-        figures["d3rlpy_share_of_sgemm"] = 1e6 * stages[list(shares)[-1]]["needed_megaflops"] / peer / sgemm
-        figures["times_d3rlpy"] = {_label(count): peer / value for count, value in seconds.items()}
+    peers = {key[0]: best[key] for key in best if len(key) == 2 and key[1] == name}
+    if peers:
+        figures["peers"] = {
+            library: {
+                "updates_per_second": 1 / value,
+                "slowest_over_best": max(seconds[library, name]) / value,
+                # Where there are several stages, a peer's update is that of the last.
+                "share_of_sgemm": 1e6 * stages[list(shares)[-1]]["needed_megaflops"] / value / sgemm,
+                "times_as_fast": {_label(count): value / total[count] for count in counts},
+            }
+            for library, value in peers.items()
+        }
     return figures
+
+
+def measure_before(folder: Path, names: Sequence[str], options: argparse.Namespace) -> dict[str, float]:
+    """Updates per second of one seed in an older checkout of this project, by its own benchmark."""
+    command = [sys.executable, str(folder / "benchmarks" / "peers.py"), "--methods", ",".join(names)]
+    command += [
+        "--rows",
+        str(options.rows),
+        "--updates",
+        str(options.updates),
+        "--repetitions",
+        str(options.repetitions),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    text = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=folder).stdout
+    methods = json.loads(text[text.index("{") :])["methods"]
+    return {name: figures["updates_per_second"]["one_seed"] for name, figures in methods.items()}
 
 
 def _label(count: str) -> str:
@@ -178,9 +225,19 @@ def _timed(run: Callable[[], None]) -> float:
     return time.perf_counter() - started
 
 
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    flags = next((line for line in lines if line.startswith("flags")), "")
+    return f"{name} with {'AVX-512' if 'avx512f' in flags else 'AVX2' if 'avx2' in flags else 'neither AVX2'}"
+
+
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "jax": jax.__version__, "numpy": np.__version__}
-    for name in ("d3rlpy", "torch"):
+    for name in ("jaxlib", "d3rlpy", "torch", "flax"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -197,9 +254,20 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--updates", type=int, default=100, help="updates in one timed stretch")
     parser.add_argument("--repetitions", type=int, default=6)
+    parser.add_argument("--before", type=Path, metavar="DIR", help="an older checkout of this project")
+    for library in LIBRARIES:
+        parser.add_argument(f"--{library}", type=Path, metavar="DIR", help=f"folder of {library}")
     options = parser.parse_args()
+    prepare_devices()
+    names = options.methods.split(",")
+    folders = {name: path for name in LIBRARIES if (path := getattr(options, name.replace("-", "_"))) is not None}
+    before = None if options.before is None else measure_before(options.before.resolve(), names, options)
     dataset = make_dataset(options.rows)
-    figures = measure(dataset, options.methods.split(","), options.updates, options.repetitions)
+    figures = measure(dataset, names, options.updates, options.repetitions, folders=folders)
+    for name, rate in (before or {}).items():
+        now = figures["methods"][name]["updates_per_second"]
+        times = {label: value / rate for label, value in now.items()}
+        figures["methods"][name]["before"] = {"updates_per_second": rate, "times_as_fast": times}
     about = {
         "rows": dataset.num_rows,
         "observation_size": dataset.observation_size,
@@ -209,7 +277,8 @@ def main() -> None:
         "repetitions": options.repetitions,
         "updates": options.updates,
         "cores": os.cpu_count(),
-        "processor": platform.processor() or platform.machine(),
+        "devices": len(jax.devices()),
+        "processor": _processor(),
         "versions": _versions(),
     }
     text = json.dumps({"about": about, **figures}, indent=2)

@@ -80,7 +80,10 @@ class Stage:
         from vem.algorithms.base import put_rows, spec_of
         from vem.algorithms.config import build
         from vem.algorithms.vem import VEM, make
+        from vem.runs.devices import lay_out, prepare_devices
         from vem.runs.loop import Member, compile_chunk, start
+
+        prepare_devices()
 
         chosen = {
             "schedule": "joint",
@@ -93,17 +96,20 @@ class Stage:
         algorithm = make(build(VEM, chosen), spec, 10**9)
         members = [Member(seed, {}) for seed in range(num_seeds)]
         snapshot = start(algorithm, members, {"expectile": 0.3, "effective_sample": 0.5})
-        self.state, self.memory = snapshot.state, snapshot.memory
-        self.rows = put_rows(dataset, True, True)
-        self.keys = jax.vmap(jax.random.key)(np.arange(num_seeds))
-        self.program = compile_chunk(algorithm.stages[0])
+        self.layout = lay_out(num_seeds)
+        self.state, self.memory = self.layout.spread((snapshot.state, snapshot.memory))
+        self.rows = put_rows(dataset, True, True, place=self.layout.place)
+        self.keys = self.layout.spread(jax.vmap(jax.random.key)(np.arange(num_seeds)))
+        self.program = compile_chunk(algorithm.stages[0], self.layout.mesh)
         self.done = 0
         self.run(0, 1)
 
     def run(self, refresh_index: int, count: int = UPDATES) -> None:
         import jax
 
-        state, memory, _ = self.program(self.state, self.memory, self.rows, self.keys, self.done, count, refresh_index)
+        counts = self.layout.counts(count)
+        given = (self.state, self.memory, self.rows, self.keys, counts)
+        state, memory, _ = self.program(*given, self.done, refresh_index)
         self.state, self.memory = jax.block_until_ready((state, memory))
         self.done += count
 

@@ -131,28 +131,50 @@ def trial_table(path: Path = TRIALS) -> str:
 
 
 def speed_table(path: Path = PEERS) -> str:
-    """Updates per second of every method, beside d3rlpy's, and the share of the machine's matrix rate."""
-    methods = json.loads(path.read_text(encoding="utf-8"))["methods"] if path.exists() else {}
+    """Updates per second of every method, against one seed of before, and the share of the machine's matrix rate."""
     rows = []
-    for name, figures in methods.items():
-        rate, ratio = figures["updates_per_second"], figures.get("times_d3rlpy", {})
-        peer = figures.get("d3rlpy_updates_per_second")
-        stages = figures["stages"].values()
+    for name, figures in _speeds(path).items():
+        rate, before, stages = figures["updates_per_second"], figures.get("before"), figures["stages"].values()
         rows.append(
             [
                 name,
                 f"{rate['one_seed']:,.0f}",
                 f"{rate['3_seeds']:,.0f}",
-                "" if peer is None else f"{peer:,.0f}",
-                "" if peer is None else f"{ratio['3_seeds']:.1f}",
-                "" if peer is None else f"{100 * figures['d3rlpy_share_of_sgemm']:.0f}",
-                " / ".join(f"{100 * stage['share_of_sgemm']['3_seeds']:.0f}" for stage in stages),
+                "" if before is None else f"{before['updates_per_second']:,.0f}",
+                " / ".join(f"{100 * stage['share_of_sgemm']['one_seed']:.0f}" for stage in stages),
                 " / ".join(f"{stage['done_over_needed']:.2f}" for stage in stages),
             ]
         )
-    ours = ["steps/s, one seed", "steps/s, three seeds together"]
-    peers = ["d3rlpy, steps/s", "ours with three seeds ÷ d3rlpy", "d3rlpy, % of sgemm"]
-    return _table(["method", *ours, *peers, "ours, % of sgemm", "arithmetic done ÷ needed"], rows)
+    head = ["method", "steps/s, one seed", "three seeds together", "one seed, before", "% of sgemm, one seed"]
+    return _table([*head, "arithmetic done ÷ needed"], rows)
+
+
+def peers_table(path: Path = PEERS) -> str:
+    """Other libraries' updates per second, and how many times as fast ours are."""
+    rows = [
+        [
+            name,
+            library,
+            f"{peer['updates_per_second']:,.0f}",
+            f"{peer['times_as_fast']['one_seed']:.2f}",
+            f"{peer['times_as_fast']['3_seeds']:.2f}",
+        ]
+        for name, figures in _speeds(path).items()
+        for library, peer in figures.get("peers", {}).items()
+    ]
+    return _table(["method", "library", "its steps/s", "ours ÷ its, one seed", "ours ÷ its, three seeds"], rows)
+
+
+def seeds_table(path: Path = PEERS) -> str:
+    """IQL's updates per second by the number of seeds that train together."""
+    rates = _speeds(path).get("iql", {}).get("updates_per_second", {})
+    counts = sorted((1 if label == "one_seed" else int(label.split("_")[0]), rate) for label, rate in rates.items())
+    rows = [[str(count), f"{rate:,.0f}", f"{rate / rates['one_seed']:.2f}"] for count, rate in counts]
+    return _table(["seeds", "steps/s of all together", "times one seed"], rows)
+
+
+def _speeds(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))["methods"] if path.exists() else {}
 
 
 PARTS: dict[str, Callable[[Sequence[Record]], str]] = {
@@ -165,6 +187,8 @@ PARTS: dict[str, Callable[[Sequence[Record]], str]] = {
     "data": data_table,
     "runs": run_table,
     "speed": lambda records: speed_table(),
+    "peers": lambda records: peers_table(),
+    "seeds": lambda records: seeds_table(),
 }
 """Name of a marked part → what fills it."""
 

@@ -128,6 +128,22 @@ def constant_policy(value=5.0, sizes=(2, 1), member="seed0", **settings) -> Poli
     return make_policy("gaussian", parameters, bounds, normalizer, {"member": member, "settings": settings})
 
 
+def guided_policy(move=(1.0, 0.0), sizes=(4, 2), **settings) -> Policy:
+    """A Policy whose guide always names the same move, and whose executor answers with tanh of its first dimensions."""
+    policy = constant_policy(sizes=sizes, **settings)
+    observation_size, action_size = sizes
+    executor = np.zeros((2 * observation_size, action_size), np.float32)
+    executor[observation_size : observation_size + action_size] = np.eye(action_size)
+    tensors = {
+        **policy.tensors,
+        "actor.0.weight": executor,
+        "guide.0.weight": np.zeros((observation_size, observation_size), np.float32),
+        "guide.0.bias": np.array([*move, *np.zeros(observation_size - 2)], np.float32),
+        "move_scale": (np.arange(observation_size) < 2).astype(np.float32),
+    }
+    return Policy("guided", tensors, policy.info)
+
+
 def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name="own-data", policies=True, **config):
     """A run directory as training leaves it, with constant policies; returns its path."""
     from vem.data import from_arrays

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vem.algorithms.td3bc import TD3BC
     from vem.algorithms.vem import VEM
     from vem.api import resume, train
-    from vem.compare import compare
+    from vem.compare import compare, sweep
     from vem.data import Dataset, describe, from_arrays, from_table, load
     from vem.errors import VemError
     from vem.evaluation.evaluate import evaluate
@@ -57,6 +57,7 @@ _PLACES = {
     "register": "vem.algorithms",
     "report": "vem.report",
     "resume": "vem.api",
+    "sweep": "vem.compare",
     "train": "vem.api",
 }
 
@@ -85,6 +86,7 @@ __all__ = [
     "register",
     "report",
     "resume",
+    "sweep",
     "train",
 ]
 

@@ -17,6 +17,7 @@ from vem.evaluation.environments import find_environment
 from vem.evaluation.training import check_period, evaluating
 from vem.runs.config import Config, make_config, reading_rules
 from vem.runs.directory import RunDirectory
+from vem.runs.programs import keep_programs as keep_compiled_programs
 from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, check_callbacks, create_run, open_run, read_data
 from vem.tasks import task_of
 
@@ -33,6 +34,8 @@ class Watching:
     callbacks: Sequence[Callback] = ()
     progress: bool | TextIO = True
     checkpoint_seconds: float = SECONDS_PER_CHECKPOINT
+    keep_programs: bool = True
+    """Keep compiled programs in the user's cache folder for later runs."""
 
     def check(self) -> None:
         """SettingsError if a field makes no sense."""
@@ -49,11 +52,13 @@ def train(
     preset: str = "default",
     seeds: int | Sequence[int] = 1,
     steps: int = 100_000,
+    pool_rows: int | None = None,
     out: str | Path | None = None,
     evaluate_every: int | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | TextIO = True,
     checkpoint_seconds: float = SECONDS_PER_CHECKPOINT,
+    keep_programs: bool = True,
     **settings: Any,
 ) -> Run:
     """Train policies on ``dataset`` and return the run.
@@ -62,8 +67,12 @@ def train(
     configuration object such as ``vem.IQL(expectile=0.9)``, which is taken as it is. The run directory is ``out``, or
     a new temporary one. The dataset is taken as it is: a preset's reading rules apply to ``vem train``.
 
+    ``pool_rows`` is how many rows are held at a time, the others staying on disk; by default all, unless the dataset is
+    of shards that do not fit into the memory.
+
     ``evaluate_every`` evaluates after every so many steps and at the end. ``callbacks`` are called with the run and
     its progress after each chunk; one that returns True saves and stops the run, which ``run.resume()`` continues.
+    ``keep_programs`` keeps compiled programs in the user's cache folder, for the next run of the same shapes.
     """
     if not isinstance(dataset, Dataset):
         raise SettingsError(f"the dataset is {dataset!r}; give a Dataset, such as vem.load(path) returns")
@@ -82,11 +91,12 @@ def train(
     rules = {rule: info.rules[rule] for rule in RULES if rule in info.rules}
 
     def make() -> tuple[Config, Dataset]:
-        config = make_config(source, name, preset, settings, seeds, steps, task=task_of(info))
+        config = make_config(source, name, preset, settings, seeds, steps, task=task_of(info), pool_rows=pool_rows)
         return dataclasses.replace(config, rules=rules), dataset
 
+    watching = Watching(evaluate_every, callbacks, progress, checkpoint_seconds, keep_programs)
     path = Path(tempfile.gettempdir()) / f"vem-{uuid.uuid4().hex[:12]}" if out is None else Path(out)
-    return _train_new(RunDirectory(path), make, Watching(evaluate_every, callbacks, progress, checkpoint_seconds))
+    return _train_new(RunDirectory(path), make, watching)
 
 
 def train_source(
@@ -99,6 +109,7 @@ def train_source(
     settings: dict[str, Any] | None = None,
     rules: dict[str, Any] | None = None,
     data_dir: str | None = None,
+    pool_rows: int | None = None,
     out: str | Path | None = None,
     watching: Watching | None = None,
 ) -> Run:
@@ -108,12 +119,13 @@ def train_source(
     """
     rules = reading_rules(algorithm, preset, rules)
     # Wrong settings need not wait for the data; which task it is may still change the preset's.
-    draft = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir)
+    draft = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, pool_rows=pool_rows)
 
     def make() -> tuple[Config, Dataset]:
         dataset = read_data(source, draft.rules, data_dir)
         task = task_of(dataset.info)
-        return make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, task), dataset
+        known = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, task, pool_rows)
+        return known, dataset
 
     stem = Path(source.removeprefix("minari:")).stem
     files = free_directory(f"{stem}-{algorithm}") if out is None else RunDirectory(out)
@@ -133,6 +145,8 @@ def resume(
     """
     watching = watching or Watching()
     watching.check()
+    if watching.keep_programs:
+        keep_compiled_programs()
     run = open_run(path, dataset if isinstance(dataset, Dataset) else None)
     if isinstance(dataset, str) or data_dir is not None:
         config = run.config
@@ -163,6 +177,8 @@ def _train_new(files: RunDirectory, make: Callable[[], tuple[Config, Dataset]], 
         files.reserve()
     try:
         watching.check()
+        if watching.keep_programs:
+            keep_compiled_programs()
         config, dataset = make()
         if watching.evaluate_every is not None:
             find_environment(dataclasses.asdict(dataset.info))  # fail before anything is written

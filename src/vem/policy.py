@@ -55,6 +55,11 @@ class Policy:
         return self.kind in KIND_VALUES or any(f"{name}.0.weight" in self.tensors for name in VALUES)
 
     @property
+    def has_guide(self) -> bool:
+        """Whether ``guide`` and ``execute`` are available."""
+        return self.kind == "guided"
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The log's columns that ``act`` takes, for a policy trained on a table; empty otherwise."""
         return self.encoder.columns if self.encoder else ()
@@ -75,9 +80,7 @@ class Policy:
     def _act(self, observations: Any, key: int | np.random.Generator | None) -> np.ndarray:
         inputs, single = self._inputs(observations)
         generator = None if key is None else np.random.default_rng(key)
-        scaled = find_actor(self.kind)(self.tensors, inputs, generator)
-        low, high = self.tensors["action_low"], self.tensors["action_high"]
-        actions = np.clip((low + high) / 2 + scaled * (high - low) / 2, low, high).astype(np.float32)
+        actions = self._bounded(find_actor(self.kind)(self.tensors, inputs, generator))
         return actions[0] if single else actions
 
     def value(self, observations: Any) -> np.ndarray:
@@ -94,13 +97,38 @@ class Policy:
 
     def guide(self, observations: Any) -> np.ndarray:
         """Where a guided policy heads for: the move in the observations' own units; 0 where it names none."""
-        if self.kind != "guided":
-            raise RunError(f"a {self.info.get('algorithm', self.kind)} policy of kind {self.kind} has no guide")
+        unit = self.move_unit
         inputs, single = self._inputs(observations)
-        scale = self.tensors["move_scale"]
-        unit = np.where(scale > 0, self.tensors["observation_deviation"] / np.where(scale > 0, scale, 1), 0)
-        moves = network(self.tensors, "guide", inputs) * unit
+        moves = unit * network(self.tensors, "guide", inputs)
         return moves[0] if single else moves
+
+    def execute(self, observations: np.ndarray, moves: np.ndarray) -> np.ndarray:
+        """A guided policy's mean actions for moves of one's own, in the observations' units: e(s, Δ)."""
+        unit = self.move_unit
+        inputs, single = self._inputs(observations)
+        if np.shape(moves) != np.shape(observations):
+            raise RunError(
+                f"moves have shape {np.shape(moves)} and observations {np.shape(observations)}; give one each"
+            )
+        if not np.isfinite(moves).all():
+            raise RunError("moves hold NaN or infinity; a policy cannot act on them")
+        scaled = np.where(unit > 0, np.asarray(moves, np.float32) / np.where(unit > 0, unit, 1), 0)
+        full = np.concatenate([inputs, scaled.reshape(inputs.shape)], axis=-1)
+        actions = self._bounded(_gaussian(self.tensors, full, None))
+        return actions[0] if single else actions
+
+    @property
+    def move_unit(self) -> np.ndarray:
+        """σ of a guided policy's moves in the observations' units; 0 for dimensions that moves leave out."""
+        if not self.has_guide:
+            raise RunError(f"a {self.info.get('algorithm', self.kind)} policy of kind {self.kind} has no guide")
+        scale = self.tensors["move_scale"]
+        return np.where(scale > 0, self.tensors["observation_deviation"] / np.where(scale > 0, scale, 1), 0)
+
+    def _bounded(self, scaled: np.ndarray) -> np.ndarray:
+        """Actions in ±1 units as actions within the data's bounds."""
+        low, high = self.tensors["action_low"], self.tensors["action_high"]
+        return np.clip((low + high) / 2 + scaled * (high - low) / 2, low, high).astype(np.float32)
 
     def _value(self, inputs: np.ndarray) -> np.ndarray:
         if self.kind in KIND_VALUES:

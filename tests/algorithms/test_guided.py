@@ -164,3 +164,15 @@ def test_it_finds_the_way_that_recordings_only_show_in_parts(tmp_path):
     assert all(reaches_goal(policy) for policy in run.policies)
     moves = run.policies[0].guide(np.linspace(0.1, 0.8, 8, dtype=np.float32)[:, None])
     assert (moves > 0).all()
+
+
+def test_acting_is_executing_what_the_guide_says(tmp_path):
+    config = make_config("tiny", settings=tiny_settings("vem", policy="guided", horizon=3), steps=8)
+    policy = create_run(tmp_path / "run", config, tiny_dataset()).train().policy
+    observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    moves = policy.guide(observations)
+    assert policy.execute(observations, moves) == pytest.approx(policy.act(observations), abs=1e-5)
+    assert policy.execute(observations[0], moves[0]) == pytest.approx(policy.act(observations[0]), abs=1e-5)
+    assert not np.allclose(policy.execute(observations, -moves), policy.act(observations), atol=1e-4)
+    with pytest.raises(RunError, match="give one each"):
+        policy.execute(observations, moves[0])

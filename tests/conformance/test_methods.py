@@ -57,7 +57,7 @@ def test_training_changes_the_policy(trial):
 def test_compiles_once_for_each_stage(trial):
     assert len(trial.chunks) > len(trial.run.algorithm.stages)
     for stage in trial.run.algorithm.stages:
-        assert loop.compile_chunk(stage)._cache_size() == 1
+        assert loop.compile_chunk(stage, None)._cache_size() == 1
 
 
 def test_same_seed_same_bits(trial):
@@ -80,7 +80,7 @@ def test_swept_settings_are_traced(trial):
         original = bits(jax.tree.map(lambda leaf: leaf[0], trial.state._replace(swept={})))
         assert all(np.array_equal(a, b) for a, b in zip(halves[0], original, strict=True)), name
     for stage in trial.run.algorithm.stages:
-        assert loop.compile_chunk(stage)._cache_size() == 1
+        assert loop.compile_chunk(stage, None)._cache_size() == 1
 
 
 def test_stop_and_resume_equals_never_stopping(trial, tmp_path):
@@ -161,14 +161,12 @@ def test_numpy_acts_as_the_networks_do(trial):
     assert trial.run.policy.has_value == (trial.run.config.algorithm != "bc")
 
 
-def test_vmapped_seeds_equal_separate_seeds(trial):
+def test_seeds_together_equal_separate_seeds(trial):
     run = trial.run
     together = jax.tree.map(lambda leaf: leaf[1:], trial.state)
     alone = trained(run, [run.config.members[1]])
     assert shape_of(alone) == shape_of(together)
-    # Adam moves a parameter by its whole rate whatever the gradient's size, so rounding may show in the first steps.
-    for ours, theirs in zip(bits(run.algorithm.export(alone)), bits(run.algorithm.export(together)), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=2e-4)
+    assert all(np.array_equal(ours, theirs) for ours, theirs in zip(bits(alone), bits(together), strict=True))
 
 
 def test_survives_one_episode_of_one_step(trial, tmp_path):

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ import pyarrow.parquet
 
 from heating_log import MAPPING, columns, table
 from vem.data import describe, from_table, load
+from vem.data.conversion import convert
 from vem.data.mapping import make_map
 from vem.data.table_rows import row_blocks
 from vem.data.table_source import open_table
@@ -317,3 +320,16 @@ def test_without_pyarrow_there_is_one_sentence(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"pip install 'vem\[tables\]'"):
         load("log.parquet", mapping=MAPPING)
+
+
+def test_a_table_as_shards_keeps_its_columns_and_takes_other_bounds(tmp_path):
+    pyarrow.parquet.write_table(table(SHUFFLED), tmp_path / "log.parquet")
+    path = convert(tmp_path / "log.parquet", tmp_path / "log.shards", mapping=MAPPING)
+    loaded, opened = load(tmp_path / "log.parquet", mapping=MAPPING), load(path, mapping=MAPPING)
+    assert opened.fingerprint() == loaded.fingerprint()
+    assert dataclasses.replace(opened.info, source=loaded.info.source) == loaded.info
+    info = load(path, action_bounds=(0, 1)).info
+    assert (info.action_low, info.action_high, info.bounds_source) == ((0.0,), (1.0,), "given")
+    assert info.encoder.outputs[0].high == 1
+    with pytest.raises(SettingsError, match="was converted with mapping"):
+        load(path, mapping={**MAPPING, "missing": "indicator"})

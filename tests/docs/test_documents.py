@@ -19,17 +19,25 @@ from vem.cli import main
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-SIZES = {"antmaze-umaze": (29, 8), "door-human": (39, 28), "pen-human": (45, 24)}
+SIZES = {"antmaze-umaze": (29, 8), "held-out": (29, 8), "door-human": (39, 28), "pen-human": (45, 24)}
 SHORT = {
     "train": {"--steps": "3", "--seeds": "1", "--batch-size": "8"},
     "compare": {"--algorithms": "bc", "--steps": "3", "--seeds": "1", "--episodes": "1", "--jobs": "1"},
+    "sweep": {"--steps": "3", "--seeds": "1", "--episodes": "1", "--jobs": "1", "--effective-sample": "0.1"},
     "evaluate": {"--episodes": "1", "--workers": "1"},
     "data make": {"--rows": "300"},
     "theory": {"--mdps": "3", "--datasets": "2"},
 }
 SLOW = ("vem compare paper --data-dir ~/data --run", "vem theory --out theory --json")
 """Commands that do what another one in the list does, only longer."""
-WORDS = {"DATASET": "antmaze-umaze.hdf5", "DATA": ".", "RUN": "runs/antmaze-umaze-vem", "DIR": "out", "~/data": "."}
+WORDS = {
+    "DATASET": "antmaze-umaze.hdf5",
+    "FILE": "held-out.hdf5",
+    "DATA": ".",
+    "RUN": "runs/antmaze-umaze-vem",
+    "DIR": "out",
+    "~/data": ".",
+}
 
 
 def commands() -> list[str]:

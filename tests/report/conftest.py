@@ -1,4 +1,3 @@
-import dataclasses
 import itertools
 import json
 import shutil
@@ -67,7 +66,7 @@ def write_episodes(run: Path, steps: tuple[int, ...], num_episodes: int = 6) -> 
                     target_mean=0.5 if has_value else None,
                     path=[[0.0, 0.0], [8.0, 0.0], [8.0, 8.0], [0.8, 8.8]],
                 )
-                lines.append(json.dumps(dataclasses.asdict(record)) + "\n")
+                lines.append(json.dumps(record.to_json()) + "\n")
     (run / "evaluations.jsonl").write_text("".join(lines))
 
 
@@ -80,8 +79,11 @@ def write_policies(run: Run) -> None:
     """Policies with random networks of one hidden layer, as training would have left them."""
     generator = np.random.default_rng(0)
 
-    def network(*shape: int, outputs: int) -> dict[str, dict[str, np.ndarray]]:
-        sizes = (29, 8, outputs)
+    observed, acted = run.dataset.observation_size, run.dataset.action_size
+    is_guided = run.config.settings.get("policy") == "guided"
+
+    def network(*shape: int, outputs: int, inputs: int = observed) -> dict[str, dict[str, np.ndarray]]:
+        sizes = (inputs, 8, outputs)
         layers = {}
         for index, (inputs, size) in enumerate(itertools.pairwise(sizes)):
             weight = generator.normal(0, 0.3, (*shape, inputs, size))
@@ -89,12 +91,20 @@ def write_policies(run: Run) -> None:
         return layers
 
     for member, path in zip(run.config.members, run.policy_paths, strict=True):
-        parameters = {"actor": network(outputs=8), "log_std": np.zeros(8, np.float32), "value_unit": np.float32(2)}
+        inputs = 2 * observed if is_guided else observed
+        parameters = {
+            "actor": network(outputs=acted, inputs=inputs),
+            "log_std": np.zeros(acted, np.float32),
+            "value_unit": np.float32(2),
+        }
+        if is_guided:
+            parameters["guide"] = network(outputs=observed)
+            parameters["move_scale"] = (np.arange(observed) < 3).astype(np.float32)
         if run.config.algorithm == "vem":
             parameters["critics"] = network(2, outputs=1)
         info = {"settings": {**run.config.settings, **member.swept}, "member": member.name}
-        bounds, normalizer = (-np.ones(8), np.ones(8)), (np.zeros(29), np.ones(29))
-        make_policy("gaussian", parameters, bounds, normalizer, info).save(path)
+        bounds, normalizer = (-np.ones(acted), np.ones(acted)), (np.zeros(observed), np.ones(observed))
+        make_policy("guided" if is_guided else "gaussian", parameters, bounds, normalizer, info).save(path)
 
 
 def write_metrics(run: Run) -> None:

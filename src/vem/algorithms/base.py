@@ -11,6 +11,7 @@ import numpy as np
 
 from vem.core import memory
 from vem.data.dataset import Dataset
+from vem.data.facts import typical_steps, unrewarded_share
 
 State = Any
 """A pytree of arrays: parameters, targets, optimizer states, and the swept settings under ``swept``."""
@@ -89,6 +90,8 @@ class Stage(NamedTuple):
     """(memory, drawn rows, key) → the rows whose observations are ``next_observations``; None: the rows after."""
     trains_policy: bool = True
     """False where the policy stays as it is, so that evaluating it on the way would show nothing."""
+    fresh_rows: int | None = None
+    """Rows, in whole slices, that each refresh after the first values anew, in turn; None: it computes all anew."""
 
 
 class Algorithm(NamedTuple):
@@ -106,26 +109,11 @@ class Algorithm(NamedTuple):
 
 def spec_of(dataset: Dataset) -> Spec:
     """The facts of a dataset that decide shapes and plans."""
-    lengths = np.sort(dataset.episode_lengths)
-    typical = lengths[np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)]
     sizes = (dataset.observation_size, dataset.action_size, dataset.num_rows)
-    return Spec(*sizes, int(typical), unrewarded_share(dataset))
-
-
-def unrewarded_share(dataset: Dataset) -> float:
-    """Share of the steps after which their own recording earns nothing more than the smallest reward of all.
-
-    It says how much joining of recordings there is to do: 0 where every step is rewarded, near 1 where few recordings
-    reach a goal. Data whose rewards are all equal have nothing to join: 0.
-    """
-    rewards, valid = dataset.rewards, dataset.valid
-    low, high = float(rewards[valid].min()), float(rewards[valid].max())
-    if low == high:
-        return 0.0
-    earned = np.concatenate([[0], np.cumsum(valid & (rewards > low + 1e-6 * (high - low)))])
-    rows, ends = np.arange(dataset.num_rows), dataset.episode_ends
-    left = earned[ends[np.searchsorted(ends, rows)]] - earned[rows]
-    return float(np.mean(left[valid] == 0))
+    if dataset.shards is not None:
+        facts = dataset.shards.facts
+        return Spec(*sizes, facts.typical_steps, facts.unrewarded)
+    return Spec(*sizes, typical_steps(dataset.episode_lengths), unrewarded_share(dataset))
 
 
 def no_memory() -> Memory:
@@ -146,8 +134,9 @@ def put_rows(
     reward_shift: float = 0.0,
     return_span: float | None = None,
     discount: float = 0.99,
+    place: Callable[[np.ndarray], jax.Array] = jnp.asarray,
 ) -> Rows:
-    """The dataset on the device.
+    """The dataset on the device, where ``place`` puts each array.
 
     Rewards become scale·r + shift, and are then, if normalized, divided by the largest discounted return recorded,
     so that values are of order 1 whatever the task's unit; or, with a return span, divided so that the episodes'
@@ -176,20 +165,27 @@ def put_rows(
         np.ones(dataset.observation_size, np.float32),
     )
     if normalize_observations:
-        mean = dataset.observations.mean(0, dtype=np.float64).astype(np.float32)
-        deviation = np.maximum(dataset.observations.std(0, dtype=np.float64), 1e-3).astype(np.float32)
+        mean, deviation = observation_statistics(dataset.observations)
     drawable = np.flatnonzero(dataset.valid)
     return Rows(
-        observations=jnp.asarray(dataset.observations),
-        actions=jnp.asarray(actions),
-        rewards=jnp.asarray(rewards),
-        continues=jnp.asarray(np.where(dataset.terminal, 0, 1).astype(np.float32)),
-        valid=jnp.asarray(dataset.valid),
-        drawable=jnp.asarray(drawable.astype(np.int32)),
-        observation_mean=jnp.asarray(mean),
-        observation_deviation=jnp.asarray(deviation),
-        value_unit=jnp.asarray(unit, jnp.float32),
+        observations=place(dataset.observations),
+        actions=place(actions),
+        rewards=place(rewards),
+        continues=place(np.where(dataset.terminal, 0, 1).astype(np.float32)),
+        valid=place(dataset.valid),
+        drawable=place(drawable.astype(np.int32)),
+        observation_mean=place(mean),
+        observation_deviation=place(deviation),
+        value_unit=place(np.asarray(unit, np.float32)),
     )
+
+
+def observation_statistics(observations: np.ndarray, block: int = 65536) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each dimension, at least 10⁻³, in blocks: float64 would double the data."""
+    blocks = [observations[start : start + block] for start in range(0, len(observations), block)]
+    mean = np.sum([rows.sum(0, dtype=np.float64) for rows in blocks], axis=0) / len(observations)
+    variance = np.sum([np.square(rows - mean).sum(0) for rows in blocks], axis=0) / len(observations)
+    return mean.astype(np.float32), np.maximum(np.sqrt(variance), 1e-3).astype(np.float32)
 
 
 def discounted_returns(rewards: np.ndarray, valid: np.ndarray, discount: float) -> np.ndarray:

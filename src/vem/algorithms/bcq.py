@@ -269,5 +269,8 @@ def make_episodic(config: BCQEM, spec: Spec, num_steps: int) -> Algorithm:
     def empty() -> EpisodicMemory:
         return EpisodicMemory(jnp.zeros((1, spec.num_rows)), jnp.zeros((1, spec.num_rows)))
 
-    stage = Stage("joint", num_steps, config.steps_per_refresh, config.batch_size, empty, refresh, update)
+    fresh = memory.rolling_rows(num_fresh, SLICE_ROWS)
+    stage = Stage(
+        "joint", num_steps, config.steps_per_refresh, config.batch_size, empty, refresh, update, fresh_rows=fresh
+    )
     return Algorithm("bcq-em", init, (stage,), export, "bcq")

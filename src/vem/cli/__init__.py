@@ -11,8 +11,9 @@ VERBS = {
     "train": "train policies on a dataset",
     "evaluate": "run the policies of a run in their environment",
     "compare": "train and evaluate several methods on several datasets",
+    "sweep": "train and evaluate one method with several settings",
     "report": "draw runs: one HTML page with tables and figures",
-    "data": "describe, map, list and make datasets",
+    "data": "describe, map, list, make and convert datasets",
     "theory": "the paper's theory: operators, lemmas and figures on random MDPs",
 }
 
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, summary in VERBS.items():
         if name in arguments[:1]:
             verb = importlib.import_module(f"vem.cli.{name}")
-            verb.register(verbs, arguments) if name == "train" else verb.register(verbs)
+            verb.register(verbs, arguments) if name in ("train", "sweep") else verb.register(verbs)
         else:
             verbs.add_parser(name, help=summary)
     options = parser.parse_args(arguments)

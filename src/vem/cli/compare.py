@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any
 
-if TYPE_CHECKING:
-    from vem.compare import Comparison
+from vem.cli import cells
 
 EXAMPLES = """examples:
   vem compare pointmaze-umaze --algorithms vem,bc,iql --steps 10000
   vem compare door-human pen-human --data-dir ~/data --algorithms vem,bc,iql --seeds 3 --jobs 2
   vem compare logs.hdf5 --algorithms vem,bc --steps vem=100000,bc=50000 --set vem:expectile=0.5
+  vem compare door-human pen-human --algorithms vem,bc --engine ray --out /shared/study     on a Ray cluster
   vem compare paper --data-dir ~/data                the paper's table, what data is here, and our scores beside it
   vem compare paper --data-dir ~/data --run --jobs 2
 
 The same command goes on after Ctrl-C, a crash or a failure: finished cells are never run again.
 """
-STOPPED = 130
-"""The exit code of a command that a signal stopped."""
 
 
 def register(verbs: Any) -> None:
@@ -41,17 +37,18 @@ def register(verbs: Any) -> None:
     add("--algorithms", default=None, metavar="A,B,…", help="the methods (default: vem,bc,iql)")
     add("--seeds", default="3", metavar="N|A,B,…", help="how many seeds, or which (default: 3)")
     add("--steps", default="100000", metavar="N|A=N,…", help="steps of each policy, by method (default: 100000)")
-    add("--episodes", type=int, default=100, metavar="N", help="evaluation episodes for each policy (default: 100)")
     add("--preset", default="default", metavar="NAME", help="settings of the methods that have it; others: default")
     add("--set", action="append", default=[], metavar="[A:]NAME=X", help="a setting, of one method or of all with it")
-    add("--out", default="runs/compare", metavar="DIR", help="directory of the cells (default: runs/compare)")
+    add(
+        "--out",
+        default="runs/compare",
+        metavar="DIR",
+        help="directory or address of the cells (default: runs/compare)",
+    )
     add("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
     add("--task", metavar="NAME", help="the benchmark task that the data belongs to, if its file does not say")
     add("--teleports", choices=("split", "keep"), help="what a jump between two rows means: a new episode, or nothing")
-    add("--evaluate-every", type=int, metavar="N", help="evaluate 20 episodes after every N steps, for the curves")
-    add("--no-report", action="store_true", help="print the table alone")
-    add("--jobs", type=int, default=1, metavar="J", help="cells at a time, one thread each (default: 1, all cores)")
-    add("--json", action="store_true", help="print the results as JSON, and progress to standard error")
+    cells.add_running_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -66,51 +63,27 @@ def run(options: argparse.Namespace) -> int:
     datasets = paper.paper_datasets(options.data_dir) if is_paper else options.datasets
     chosen = options.algorithms or ",".join(paper.METHODS if is_paper else ("vem", "bc", "iql"))
     algorithms = chosen.split(",")
-    stream = sys.stderr if options.json else sys.stdout
     try:
         comparison = compare(
             datasets,
             algorithms,
-            out=options.out,
-            seeds=parse_seeds(options.seeds),
+            seeds=cells.parse_seeds(options.seeds),
             steps=parse_steps(options.steps, algorithms),
-            episodes=options.episodes,
             preset=options.preset,
             settings=parse_settings(options.set, algorithms),
             rules={name: value for name in ("task", "teleports") if (value := getattr(options, name)) is not None},
             data_dir=options.data_dir,
-            jobs=options.jobs,
-            evaluate_every=options.evaluate_every,
-            progress=stream,
+            **cells.running_options(options),
         )
     except Stopped as stopped:
-        print(stopped, file=stream, flush=True)
-        return STOPPED
-    page = None if options.no_report else _write_report(comparison, Path(options.out) / "report", stream)
+        print(stopped, file=cells.progress_stream(options), flush=True)
+        return cells.STOPPED
+    page = cells.write_page(comparison, options)
     if is_paper:
         _print_paper(options, page)
-    elif options.json:
-        print(json.dumps({"cells": [result.to_json() for result in comparison.results], "report": page}, indent=2))
     else:
-        comparison.table.print()
-        if page:
-            print(f"report: {page}")
-    return _print_failures(comparison)
-
-
-def _print_failures(comparison: Comparison) -> int:
-    """Say which cells failed, and return the exit code."""
-    from vem.compare.comparison import SAME_COMMAND
-
-    failures = comparison.failures
-    for name, error in failures.items():
-        print(f"{name} failed: {error}", file=sys.stderr)
-    if failures:
-        print(
-            f"{len(failures)} of {len(comparison.results)} cells failed; once mended, {SAME_COMMAND}",
-            file=sys.stderr,
-        )
-    return 1 if failures else 0
+        cells.print_results(comparison, options, page)
+    return cells.print_failures(comparison)
 
 
 def _print_paper(options: argparse.Namespace, page: str | None = None) -> int:
@@ -132,28 +105,10 @@ def _print_paper(options: argparse.Namespace, page: str | None = None) -> int:
     return 0
 
 
-def _write_report(comparison: Comparison, out: Path, stream: TextIO) -> str | None:
-    """The page about all evaluated cells, or None without one."""
-    from vem.report import write_report
-
-    if not comparison.evaluated:
-        return None
-    print("writing the report", file=stream, flush=True)
-    return str(write_report(comparison.evaluated, out).page)
-
-
-def parse_seeds(text: str) -> int | list[int]:
-    """A number of seeds, or a list of them with commas."""
-    from vem.algorithms.config import convert
-
-    seeds = [convert(part, int, "seeds") for part in text.split(",")]
-    return seeds if "," in text else seeds[0]
-
-
 def parse_steps(text: str, algorithms: Sequence[str]) -> dict[str, int]:
     """Steps by method from ``N`` or ``A=N,B=N,N``; a number without a name is for the methods not named."""
     from vem.algorithms.config import convert
-    from vem.compare.cells import DEFAULT_STEPS
+    from vem.compare.grid import DEFAULT_STEPS
     from vem.errors import SettingsError
 
     steps, others = {}, DEFAULT_STEPS

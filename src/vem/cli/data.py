@@ -1,21 +1,26 @@
-"""``vem data``: look at datasets, map tables, see which are at hand, record the built-in ones."""
+"""``vem data``: look at datasets, map tables, see which are at hand, record the built-in ones, convert large ones."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from vem.cli.reading import add_reading, add_table_roles, given_roles, given_rules
 
+SECONDS_PER_LINE = 10.0
+
 SOURCES = """\
 DATASET is one of
   path/to/file.hdf5    a file in D4RL's layout (.hdf5, .h5) or NumPy arrays (.npz)
   log.parquet          a table (.parquet, .arrow, .feather, .csv) or a folder of them, with --map
+  path/to/NAME.shards  a folder that vem data convert wrote; opened without being read
   antmaze-umaze        a benchmark name, looked up in --data-dir, $VEM_DATA and ~/.d4rl/datasets
   minari:ID            a Minari dataset on this machine (needs: pip install 'vem[minari]')
   pointmaze-medium     a built-in maze, recorded on the spot (also -umaze, -large)
@@ -26,7 +31,7 @@ def register(verbs: Any) -> None:
     """Add ``vem data`` and its verbs to the command line."""
     parser = verbs.add_parser(
         "data",
-        help="describe, map, list or record datasets",
+        help="describe, map, list, record or convert datasets",
         description="Look at recorded data before training on it.",
     )
     actions = parser.add_subparsers(title="verbs", dest="data_verb", required=True, metavar="VERB")
@@ -78,6 +83,27 @@ def register(verbs: Any) -> None:
     where.add_argument("--out", metavar="FILE.hdf5", help="file to write (default MAZE.hdf5 in this directory)")
     where.add_argument("--minari", metavar="ID", help="write a local Minari dataset with this id instead")
     make.set_defaults(run=run_make)
+
+    convert = actions.add_parser(
+        "convert",
+        help="write a dataset as shards, for data larger than memory",
+        description="Write NAME.shards, which is opened without being read; an interrupted conversion goes on.",
+        epilog=SOURCES + "example: vem data convert logs.hdf5 logs.shards",
+        formatter_class=text,
+    )
+    convert.add_argument("dataset", metavar="DATASET", help="what to convert (see below)")
+    convert.add_argument("out", metavar="NAME.shards", help="the folder to write, or to go on with")
+    add_reading(convert)
+    convert.add_argument("--data-dir", metavar="DIR", help="directory with dataset files, searched first")
+    convert.set_defaults(run=run_convert)
+
+    verify = actions.add_parser(
+        "verify",
+        help="compare every shard with its checksum",
+        description="Read all shards and compare them with their checksums; training does so with what it reads.",
+    )
+    verify.add_argument("shards", metavar="NAME.shards", help="a folder that vem data convert wrote")
+    verify.set_defaults(run=run_verify)
 
 
 def run_describe(options: argparse.Namespace) -> None:
@@ -163,6 +189,58 @@ def run_make(options: argparse.Namespace) -> None:
         print(f"minari:{options.minari}")
     else:
         print(write_maze(options.out or f"{options.maze}.hdf5", options.maze, num_rows, options.seed))
+
+
+def run_convert(options: argparse.Namespace) -> None:
+    """Write a dataset as shards."""
+    from vem.data.conversion import convert
+
+    with _row_progress() as report:
+        path = convert(options.dataset, options.out, options.data_dir, report, **given_rules(options))
+    print(path)
+
+
+def run_verify(options: argparse.Namespace) -> None:
+    """Check the shards of a folder."""
+    from vem.data.shards import open_shards
+
+    dataset = open_shards(options.shards)
+    assert dataset.shards is not None
+    with _row_progress() as report:
+        dataset.shards.verify(report)
+    print(f"{options.shards}: all {dataset.num_rows:,} rows are as they were written")
+
+
+@contextmanager
+def _row_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A function that shows how many rows are done: a bar on a terminal, a line every ten seconds elsewhere."""
+    if not sys.stderr.isatty():
+        last = time.monotonic()
+
+        def show_line(what: str, done: int, total: int) -> None:
+            nonlocal last
+            if time.monotonic() - last >= SECONDS_PER_LINE:
+                last = time.monotonic()
+                print(f"{what:>6}  {done:,} / {total:,} rows", file=sys.stderr, flush=True)
+
+        yield show_line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description:>6}"),
+        BarColumn(),
+        TextColumn("{task.fields[rows]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(file=sys.stderr)) as bar:
+        task = bar.add_task("write", total=None, rows="")
+
+        def show_bar(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total, rows=f"{done:,} / {total:,} rows")
+
+        yield show_bar
 
 
 def _draw_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -159,7 +159,10 @@ def _train(part: Part, path: Path, options: argparse.Namespace) -> None:
     from vem import api
 
     watching = api.Watching(
-        part.evaluate_every, progress=not options.json, checkpoint_seconds=options.checkpoint_seconds
+        part.evaluate_every,
+        progress=not options.json,
+        checkpoint_seconds=options.checkpoint_seconds,
+        keep_programs=not options.no_cache,
     )
     if (path / "config.json").exists():
         api.resume(path, watching=watching)

@@ -58,11 +58,23 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
     add(
         "--checkpoint-seconds", type=float, default=60.0, metavar="S", help="how often the state is saved (default: 60)"
     )
+    add("--no-cache", action="store_true", help="compile anew, and keep no compiled program for later runs")
     add("--json", action="store_true", help="print the result as JSON, and no progress")
-    add("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
-    add_reading(parser)
-    _add_settings(parser, _chosen_algorithm(arguments))
+    add_reading_options(parser)
+    add_settings(parser, chosen_algorithm(arguments))
     parser.set_defaults(run=run)
+
+
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where the data is, how it is read and how much of it is held."""
+    parser.add_argument("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
+    parser.add_argument(
+        "--pool-rows",
+        type=int,
+        metavar="N",
+        help="rows held at a time, the others staying on disk (default: all, or 1048576 of shards that do not fit)",
+    )
+    add_reading(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
         options.evaluate_every,
         progress=not options.json,
         checkpoint_seconds=options.checkpoint_seconds,
+        keep_programs=not options.no_cache,
     )
     watching.check()
     if options.resume is not None:
@@ -89,6 +102,9 @@ def run(options: argparse.Namespace) -> int:
     elif options.dataset is None:
         from vem.cli import quickstart
 
+        if options.pool_rows is not None:
+            raise SettingsError("--pool-rows is for a DATASET of yours; give one, or leave the flag out")
+
         return quickstart.run(options)
     else:
         result = api.train_source(
@@ -100,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
             settings=given_settings(options),
             rules=given_rules(options),
             data_dir=options.data_dir,
+            pool_rows=options.pool_rows,
             out=options.out,
             watching=watching,
         )
@@ -111,11 +128,20 @@ def _refuse(options: argparse.Namespace, why: str) -> None:
     """SettingsError that names the flags which a resumed run cannot change."""
     from vem.errors import SettingsError
 
-    fixed = ["out", "steps", "seeds", "algorithm", "preset", *FLAGS]
+    fixed = ["out", "steps", "seeds", "algorithm", "preset", "pool_rows", *FLAGS]
     given = [name for name in fixed if getattr(options, name) is not None] + list(given_settings(options))
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))
         raise SettingsError(f"{why}; leave out {flags}, or start a new run")
+
+
+def given_texts(options: argparse.Namespace) -> dict[str, str]:
+    """The settings of the method that were given, as they were written."""
+    return {
+        name.removeprefix("set_"): text
+        for name, text in vars(options).items()
+        if name.startswith("set_") and text is not None
+    }
 
 
 def given_settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -123,11 +149,7 @@ def given_settings(options: argparse.Namespace) -> dict[str, Any]:
     from vem.algorithms import find_method
     from vem.algorithms.config import sweepable
 
-    texts = {
-        name.removeprefix("set_"): text
-        for name, text in vars(options).items()
-        if name.startswith("set_") and text is not None
-    }
+    texts = given_texts(options)
     if not texts:
         return {}
     names = sweepable(find_method(options.algorithm or "vem").config)
@@ -156,7 +178,8 @@ def _print_result(run: Run, as_json: bool) -> None:
     print(f"use it:  policy = vem.load_policy('{run.policy_paths[0]}'); policy.act({argument})")
 
 
-def _chosen_algorithm(arguments: Sequence[str]) -> str:
+def chosen_algorithm(arguments: Sequence[str]) -> str:
+    """The method that ``--algorithm`` names: its settings are flags, so it is needed before they are parsed."""
     for index, text in enumerate(arguments):
         if text.startswith("--algorithm="):
             return text.split("=", 1)[1]
@@ -165,8 +188,8 @@ def _chosen_algorithm(arguments: Sequence[str]) -> str:
     return "vem"
 
 
-def _add_settings(parser: argparse.ArgumentParser, algorithm: str) -> None:
-    """A flag for each setting of the method; checked later, by the same code as settings from Python."""
+def add_settings(parser: argparse.ArgumentParser, algorithm: str, can_sweep_all: bool = False) -> None:
+    """Add a flag for each setting of the method; checked later, by the same code as settings from Python."""
     from vem.algorithms import METHODS
 
     if algorithm not in METHODS:
@@ -179,10 +202,12 @@ def _add_settings(parser: argparse.ArgumentParser, algorithm: str) -> None:
         choices = [
             str(a) for a in typing.get_args(hints[field.name]) if a is not type(None) and not isinstance(a, type)
         ]
-        several = "; several with commas" if field.metadata["sweep"] else ""
+        is_list = typing.get_origin(hints[field.name]) is tuple
+        separator = "slashes" if is_list else "commas"
+        several = f"; several with {separator}" if can_sweep_all or field.metadata["sweep"] else ""
         group.add_argument(
             "--" + field.name.replace("_", "-"),
             dest=f"set_{field.name}",
-            metavar="|".join(choices) if choices and typing.get_origin(hints[field.name]) is not tuple else "X",
+            metavar="|".join(choices) if choices and not is_list else "X",
             help=f"{field.metadata['meaning']} (default: {str(default).lower()}{several})".replace("%", "%%").strip(),
         )

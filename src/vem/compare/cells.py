@@ -1,21 +1,23 @@
-"""One method on one dataset: a run directory, trained and evaluated once.
+"""One method, with one choice of settings, on one dataset: a run directory, trained and evaluated once.
 
-OUT/<dataset>/<algorithm>/              the run (``vem.runs.directory``), with its evaluation
-OUT/<dataset>/<algorithm>.failed.json   why the cell's newest attempt failed
+OUT/<dataset>/<label>/              the run (``vem.runs.directory``), with its evaluation
+OUT/<dataset>/<label>.failed.json   why the cell's newest attempt failed
+OUT/<dataset>/<label>.log           what the cell's own process printed, if it had one
+
+The label is the method's name in a comparison, and the swept values in a sweep.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from vem.algorithms import find_method
 from vem.data import Dataset, sources
-from vem.errors import RunError, SettingsError, VemError
+from vem.errors import RunError, VemError
 from vem.evaluation.environments import find_environment, own_environment
 from vem.evaluation.evaluate import evaluate
 from vem.evaluation.summary import Evaluation, read_evaluation
@@ -23,34 +25,35 @@ from vem.runs.config import Config, make_config
 from vem.runs.directory import RunDirectory
 from vem.runs.run import Run, create_run, read_data, resume_run
 from vem.storage import write_json
-from vem.tasks import Task, find_task, task_of
+from vem.tasks import Task, task_of
 
 UNDECIDED = (None, "auto")
 """Settings that the data decide when a run is created; what was decided then stays."""
 State = Literal["absent", "unfinished", "trained", "done"]
-DEFAULT_STEPS = 100_000
-RULES = ("split", "time_limit", "teleports", "task", "action_bounds", "mapping", "repeat_terminals")
-"""The reading rules by which a dataset in hand is read again from its file."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one dataset."""
+    """One method, with one choice of settings, on one dataset."""
 
     dataset: str
     """The dataset's name in directories and tables."""
+    label: str
+    """What tells the cell from others of its dataset, in directories and tables."""
     algorithm: str
     directory: Path
     """The run directory."""
     request: dict[str, Any]
     """Arguments of ``make_config`` that were asked for; the task is the data's."""
+    swept: dict[str, Any] = field(default_factory=dict)
+    """Settings that differ between the cells of a sweep → their values here."""
     data: Dataset | None = field(default=None, repr=False, compare=False)
     """The dataset, if it was given and not named."""
 
     @property
     def name(self) -> str:
-        """For messages: dataset and method."""
-        return f"{self.dataset} {self.algorithm}"
+        """For messages: dataset and label."""
+        return f"{self.dataset} {self.label}"
 
     @property
     def files(self) -> RunDirectory:
@@ -60,12 +63,16 @@ class Cell:
     @property
     def failure_path(self) -> Path:
         """Where a failed attempt is recorded; beside the run, which may not exist."""
-        return self.directory.with_name(f"{self.algorithm}.failed.json")
+        return self.directory.with_name(f"{self.directory.name}.failed.json")
 
     @property
     def log_path(self) -> Path:
         """What the cell's own process printed, if it had one."""
-        return self.directory.with_name(f"{self.algorithm}.log")
+        return self.directory.with_name(f"{self.directory.name}.log")
+
+    def at(self, directory: Path) -> Cell:
+        """The same cell with its run in another directory."""
+        return dataclasses.replace(self, directory=directory)
 
     def config(self, task: Task | None = None) -> Config:
         """The complete Config on data of this task; some presets have settings for a task's family."""
@@ -77,60 +84,6 @@ class Cell:
             return self.data
         config = self.config()
         return read_data(config.dataset, config.rules, config.data_dir)
-
-
-def make_cells(
-    datasets: Sequence[str | Dataset],
-    algorithms: Sequence[str],
-    out: str | Path,
-    *,
-    seeds: int | Sequence[int] = 3,
-    steps: int | Mapping[str, int] = DEFAULT_STEPS,
-    preset: str = "default",
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    rules: Mapping[str, Any] | None = None,
-    data_dir: str | None = None,
-) -> list[Cell]:
-    """The cells of a comparison, checked, dataset by dataset; nothing is read or written.
-
-    ``steps`` is given for all methods or by name, ``settings`` by name. A method that lacks ``preset`` takes its
-    default. ``rules`` say how named datasets are read; those in hand are taken as they are.
-    """
-    names = [dataset_name(dataset) for dataset in datasets]
-    _check_unique([d if isinstance(d, str) else name for d, name in zip(datasets, names, strict=True)], "dataset")
-    _check_unique(algorithms, "algorithm")
-    _check_unique(names, "dataset directory")
-    chosen = {name: _preset_of(name, preset) for name in algorithms}
-    if preset not in chosen.values():
-        raise SettingsError(f"none of {', '.join(algorithms)} has a preset {preset!r}")
-    for name in (*(settings or {}), *([] if isinstance(steps, int) else steps)):
-        find_method(name)  # a misspelled name would set nothing
-    cells = []
-    for dataset, name in zip(datasets, names, strict=True):
-        for algorithm in algorithms:
-            request = {
-                "dataset": dataset if isinstance(dataset, str) else _source(dataset),
-                "algorithm": algorithm,
-                "preset": chosen[algorithm],
-                "settings": dict((settings or {}).get(algorithm, {})),
-                "seeds": seeds if isinstance(seeds, int) else list(seeds),
-                "steps": steps if isinstance(steps, int) else steps.get(algorithm, DEFAULT_STEPS),
-                "rules": dict(rules or {}) if isinstance(dataset, str) else _rules(dataset),
-                "data_dir": data_dir,
-            }
-            data = None if isinstance(dataset, str) else dataset
-            cells.append(Cell(name, algorithm, Path(out) / name / algorithm, request, data))
-            cells[-1].config(find_task(name))  # settings that cannot be are found before any work
-    return cells
-
-
-def dataset_name(dataset: str | Dataset) -> str:
-    """The name of a dataset's directory: a file's stem, or a name with its slashes replaced."""
-    text = dataset if isinstance(dataset, str) else dataset.info.name
-    if text.startswith("minari:"):
-        return text.removeprefix("minari:").replace("/", "-")
-    path = Path(text)
-    return path.stem if path.suffix.lower() in sources.READERS else path.name
 
 
 def check_cells(cells: Sequence[Cell], num_episodes: int) -> dict[str, State]:
@@ -211,7 +164,7 @@ def run_cell(
 
 def record_failure(cell: Cell, text: str) -> None:
     """Write why the cell failed."""
-    record = {"dataset": cell.dataset, "algorithm": cell.algorithm, "error": " ".join(text.split())}
+    record = {"dataset": cell.dataset, "algorithm": cell.algorithm, **cell.swept, "error": " ".join(text.split())}
     write_json(cell.failure_path, record)
 
 
@@ -233,18 +186,6 @@ def _open_run(cell: Cell, state: State) -> Run:
     return resume_run(cell.directory, dataset)
 
 
-def _preset_of(algorithm: str, preset: str) -> str:
-    return preset if preset in find_method(algorithm).presets else "default"
-
-
-def _source(dataset: Dataset) -> str:
-    return dataset.info.name if dataset.info.source == "arrays" else dataset.info.source
-
-
-def _rules(dataset: Dataset) -> dict[str, Any]:
-    return {name: dataset.info.rules[name] for name in RULES if name in dataset.info.rules}
-
-
 def _is_at_hand(cell: Cell) -> bool:
     """Whether the dataset can be expected to load; cheap, so False is not a verdict."""
     source = cell.request["dataset"]
@@ -264,11 +205,3 @@ def _check_same(cell: Cell, name: str, stored: Any, wanted: Any) -> None:
 
 def _plain(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _check_unique(names: Sequence[str], what: str) -> None:
-    if not names or "" in names:
-        raise SettingsError(f"give at least one {what}, by name")
-    repeated = {name for name in names if list(names).count(name) > 1}
-    if repeated:
-        raise SettingsError(f"the {what} {', '.join(sorted(repeated))} is given twice; each makes one cell")

@@ -1,4 +1,4 @@
-"""The process of one cell, started by ``vem.compare.jobs``: ``python -m vem.compare.job``.
+"""The process of one cell, started by ``vem.compare.process``: ``python -m vem.compare.job``.
 
 Its standard input holds one line of JSON that says what to do. The end of the input asks it to save and end, so it
 also ends when the process that started it is gone.
@@ -14,13 +14,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
-STOPPED = 130
+from vem.compare.process import STOPPED
 
 
 def main() -> int:
     """Run the cell and return the exit code: 0 done, 1 failed, 130 stopped."""
     message = json.loads(_first_line())
-    if hasattr(os, "sched_setaffinity"):
+    if message["cores"] and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, message["cores"])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
@@ -31,16 +31,17 @@ def main() -> int:
 
 
 def _run(message: dict[str, Any]) -> bool:
-    from vem.compare.cells import Cell, record_failure
-    from vem.compare.comparison import run_here
+    from vem.compare.work import Job, run_here
+    from vem.errors import VemError
 
-    cell = Cell(message["dataset"], message["algorithm"], Path(message["directory"]), message["request"])
-    if message["sha256"] is not None and cell.load().fingerprint() != message["sha256"]:
-        text = "the dataset in hand has other rows than its file; compare it with one job, or save it to a file"
-        record_failure(cell, text)
-        print(text, flush=True)
+    job = Job.from_message(message)
+    try:
+        if job.mirror is None:
+            job.cell.files.wait_for_lock(message["lock_seconds"])
+        return run_here(job, sys.stdout, num_workers=1, sha256=message["sha256"], log=Path(message["log"]))
+    except VemError as error:  # of the place where the run is; those of the run itself are recorded there
+        print(error, flush=True)
         return False
-    return run_here(cell, message["num_episodes"], message["evaluate_every"], sys.stdout, num_workers=1)
 
 
 def _first_line() -> bytes:

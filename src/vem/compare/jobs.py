@@ -1,59 +1,32 @@
-"""Cells of a comparison in processes of their own (``vem.compare.job``), each with a share of the cores.
+"""Cells in processes of their own on this machine, each with a share of the cores.
 
 Small networks do not fill two threads: two single-threaded processes get more done than one with two threads.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import IO, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from vem.compare.cells import Cell, read_failure, record_failure
-from vem.evaluation.workers import ONE_THREAD
+from vem.compare.process import STOPPED, CellProcess, start_process
+from vem.compare.view import View
+from vem.compare.work import Job, one_thread_variables
 from vem.runs.progress import stop_requests
 
 POLL_SECONDS = 0.2
-STOPPED = 130
-
-
-class Job(NamedTuple):
-    """A cell, and how it is evaluated."""
-
-    cell: Cell
-    num_episodes: int
-    evaluate_every: int | None
-
-    def to_line(self, cores: Sequence[int]) -> bytes:
-        """What the job's process is told: one line of JSON."""
-        data = self.cell.data
-        message = {
-            "dataset": self.cell.dataset,
-            "algorithm": self.cell.algorithm,
-            "directory": str(self.cell.directory),
-            "request": self.cell.request,
-            "sha256": None if data is None else data.fingerprint(),
-            "num_episodes": self.num_episodes,
-            "evaluate_every": self.evaluate_every,
-            "cores": list(cores),
-        }
-        return json.dumps(message).encode() + b"\n"
 
 
 class _Running(NamedTuple):
     cell: Cell
-    process: subprocess.Popen[bytes]
-    log: IO[bytes]
+    process: CellProcess
     started: float
 
 
-def run_jobs(jobs: Sequence[Job], num_jobs: int, say: Callable[[str], None]) -> bool:
+def run_jobs(jobs: Sequence[Job], view: View, num_jobs: int) -> bool:
     """Run the jobs, ``num_jobs`` at a time; True if a signal stopped them (after saving).
 
     A job that fails leaves its failure beside its run, and the others go on.
@@ -65,23 +38,36 @@ def run_jobs(jobs: Sequence[Job], num_jobs: int, say: Callable[[str], None]) -> 
         try:
             while any(slots) or (waiting and not requests):
                 for index, running in enumerate(slots):
-                    if running is not None and running.process.poll() is not None:
-                        _finish(running, bool(requests), say)
+                    if running is not None and (code := running.process.process.poll()) is not None:
+                        running.process.close()
+                        finish_cell(running.cell, code, time.monotonic() - running.started, bool(requests), view)
                         slots[index] = running = None
                     if running is None and waiting and not requests:
                         job = waiting.popleft()
                         cell = job.cell
-                        say(f"{cell.name}: started ({total - len(waiting)} of {total}); log: {cell.log_path}")
+                        view.say(f"{cell.name}: started ({total - len(waiting)} of {total}); log: {cell.log_path}")
                         slots[index] = _start(job, cores[index])
-                    elif running is not None and requests and running.process.stdin:
-                        running.process.stdin.close()  # asks it to save and end
+                    elif running is not None and requests:
+                        running.process.ask_to_stop()
+                view.update([running.cell for running in slots if running is not None])
                 time.sleep(POLL_SECONDS)
         finally:
             for running in filter(None, slots):
                 running.process.kill()
-                running.process.wait()
-                running.log.close()
     return bool(requests)
+
+
+def finish_cell(cell: Cell, code: int, seconds: float, is_stopping: bool, view: View, why: str | None = None) -> None:
+    """Say how a cell's process ended, and record a failure that it could not record itself; ``why`` says more."""
+    view.refresh(cell)
+    if code == 0:
+        view.say(f"{cell.name}: done in {seconds:.0f} s")
+    elif code == STOPPED or is_stopping:
+        view.say(f"{cell.name}: stopped and saved")
+    else:
+        if read_failure(cell) is None:
+            record_failure(cell, why or f"its process ended with exit code {code}; see {cell.log_path}")
+        view.say(f"{cell.name}: failed after {seconds:.0f} s: {read_failure(cell)}")
 
 
 def share_cores(cores: Sequence[int], num_jobs: int) -> list[list[int]]:
@@ -100,38 +86,7 @@ def available_cores() -> list[int]:
 
 
 def _start(job: Job, cores: Sequence[int]) -> _Running:
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
-    surroundings = {**os.environ, **ONE_THREAD, "XLA_FLAGS": flags}
-    cell = job.cell
-    cell.log_path.parent.mkdir(parents=True, exist_ok=True)
-    log = cell.log_path.open("ab")
-    # A session of its own: Ctrl-C reaches the parent alone, which asks each job once.
-    process = subprocess.Popen(
-        [sys.executable, "-m", "vem.compare.job"],
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        env=surroundings,
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    with suppress(OSError):  # one that died already is found by its exit code
-        process.stdin.write(job.to_line(cores))
-        process.stdin.flush()
-    return _Running(cell, process, log, time.monotonic())
-
-
-def _finish(job: _Running, is_stopping: bool, say: Callable[[str], None]) -> None:
-    """Close a finished job's files, say how it ended, and record a failure that it could not record itself."""
-    job.log.close()
-    if job.process.stdin:
-        job.process.stdin.close()
-    code, seconds = job.process.returncode, time.monotonic() - job.started
-    if code == 0:
-        say(f"{job.cell.name}: done in {seconds:.0f} s")
-    elif code == STOPPED or is_stopping:
-        say(f"{job.cell.name}: stopped and saved")
-    else:
-        if read_failure(job.cell) is None:
-            record_failure(job.cell, f"its process ended with exit code {code}; see {job.cell.log_path}")
-        say(f"{job.cell.name}: failed after {seconds:.0f} s: {read_failure(job.cell)}")
+    log = job.cell.log_path
+    message = {**job.to_message(), "cores": list(cores), "log": str(log), "lock_seconds": 0.0}
+    process = start_process(message, log, {**os.environ, **one_thread_variables()})
+    return _Running(job.cell, process, time.monotonic())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,9 +23,13 @@ class Result:
     """What a cell gave."""
 
     dataset: str
+    label: str
+    """The cell's: the method in a comparison, the swept values in a sweep."""
     algorithm: str
     directory: Path
     """The run directory."""
+    swept: dict[str, Any] = field(default_factory=dict)
+    """Setting → value, in a sweep."""
     evaluation: Evaluation | None = None
     error: str | None = None
     """Why the newest attempt failed, if it did."""
@@ -50,6 +54,7 @@ class Result:
         return {
             "dataset": self.dataset,
             "algorithm": self.algorithm,
+            **({"swept": self.swept} if self.swept else {}),
             "run": str(self.directory),
             "quantity": self.quantity,
             "references": references.source if references else None,
@@ -66,6 +71,8 @@ class Comparison:
     results: tuple[Result, ...]
     episodes: int
     """Evaluation episodes of each policy."""
+    columns: Literal["label", "dataset"] = "label"
+    """What the table's columns are; its rows are the other."""
 
     @property
     def evaluated(self) -> list[Path]:
@@ -74,27 +81,29 @@ class Comparison:
 
     @property
     def failures(self) -> dict[str, str]:
-        """Dataset and method of each cell that failed → why."""
-        return {f"{r.dataset} {r.algorithm}": r.error for r in self.results if r.error is not None}
+        """Dataset and label of each cell that failed → why."""
+        return {f"{r.dataset} {r.label}": r.error for r in self.results if r.error is not None}
 
-    def result(self, dataset: str, algorithm: str) -> Result:
-        """The result of one cell."""
-        return next(r for r in self.results if (r.dataset, r.algorithm) == (dataset, algorithm))
+    def result(self, dataset: str, label: str) -> Result:
+        """The result of one cell: that of a method, or of swept values such as ``expectile=0.3``."""
+        return next(r for r in self.results if (r.dataset, r.label) == (dataset, label))
 
     @property
     def table(self) -> Table:
-        """The table that ``vem compare`` prints: rows datasets, columns methods."""
-        algorithms = list(dict.fromkeys(result.algorithm for result in self.results))
+        """The table that is printed: rows datasets and columns methods, or rows swept values and columns datasets."""
+        corner = "dataset" if self.columns == "label" else "settings"
+        columns = list(dict.fromkeys(getattr(result, self.columns) for result in self.results))
         rows: dict[str, dict[str, str]] = {}
         for result in self.results:
-            rows.setdefault(result.dataset, {})[result.algorithm] = _text(result)
+            row, column = (result.dataset, result.label)[:: 1 if self.columns == "label" else -1]
+            rows.setdefault(row, {})[column] = _text(result)
         found = [result.evaluation for result in self.results if result.evaluation is not None]
         references = sorted({one.references.source for one in found if one.references})
         quantity = f"score (references: {'; '.join(references)})" if references else "return"
         counts = sorted({len(one.groups[0].members) for one in found})
         seeds = f"{counts[0]} seed{'s' if counts != [1] else ''}" if len(counts) == 1 else "seeds"
         title = f"{quantity}, mean ± std over {seeds} [95 %], {self.episodes} episodes a seed"
-        cells = [[name, *(row.get(algorithm, "-") for algorithm in algorithms)] for name, row in rows.items()]
+        cells = [[name, *(row.get(column, "-") for column in columns)] for name, row in rows.items()]
         notes = []
         if any(result.mark for result in self.results):
             notes.append(
@@ -102,8 +111,8 @@ class Comparison:
                 "seeds"
             )
         if len({result.quantity for result in self.results if result.spread}) > 1:
-            notes.append("rows without reference scores show returns")
-        return Table(title, ["dataset", *algorithms], cells, notes)
+            notes.append("datasets without reference scores show returns")
+        return Table(title, [corner, *columns], cells, notes)
 
     def __str__(self) -> str:
         """The table as text."""
@@ -114,7 +123,7 @@ class Comparison:
         return self.table._repr_html_()
 
 
-def read_comparison(cells: Sequence[Cell], episodes: int) -> Comparison:
+def read_comparison(cells: Sequence[Cell], episodes: int, columns: Literal["label", "dataset"] = "label") -> Comparison:
     """The results of the cells, in order; the best of each dataset marked, and those within its interval."""
     results = [_read_result(cell, episodes) for cell in cells]
     by_dataset: dict[str, list[int]] = {}
@@ -125,7 +134,7 @@ def read_comparison(cells: Sequence[Cell], episodes: int) -> Comparison:
         marks = mark_best([spread for index in indices if (spread := results[index].spread) is not None])
         for index, mark in zip(indices, marks, strict=True):
             results[index] = dataclasses.replace(results[index], mark=mark)
-    return Comparison(tuple(results), episodes)
+    return Comparison(tuple(results), episodes, columns)
 
 
 def mark_best(spreads: Sequence[Spread]) -> list[Mark]:
@@ -149,7 +158,7 @@ def _is_equal(first: float, second: float) -> bool:
 
 def _read_result(cell: Cell, episodes: int) -> Result:
     files, error = cell.files, read_failure(cell)
-    result = Result(cell.dataset, cell.algorithm, cell.directory, error=error)
+    result = Result(cell.dataset, cell.label, cell.algorithm, cell.directory, cell.swept, error=error)
     if not files.is_run or (evaluation := matching_evaluation(files, episodes)) is None:
         return result
     result = dataclasses.replace(result, evaluation=evaluation)

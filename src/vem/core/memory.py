@@ -205,16 +205,22 @@ def refresh_values(
     index: jax.Array,
     num_fresh: int | None,
     slice_rows: int = SLICE_ROWS,
+    is_zero_at_first: bool = False,
 ) -> jax.Array:
     """``values`` with the slices computed anew that refresh number ``index`` is about.
 
     The first refresh values all rows, each later one the next slices that cover ``num_fresh`` rows, cyclically;
-    none: all of them.
+    none: all of them. If all values are zero at first, the first refresh leaves the zeros that are there.
     """
     total = _count_slices(observations.shape[0], slice_rows)
     rolling = total if num_fresh is None else min(total, -(-num_fresh // slice_rows))
-    num_slices = jnp.where(index == 0, total, rolling)
+    num_slices = jnp.where(index == 0, 0 if is_zero_at_first else total, rolling)
     return _value_slices(value, observations, values, (index - 1) * rolling, num_slices, slice_rows)
+
+
+def rolling_rows(num_fresh: int | None, slice_rows: int = SLICE_ROWS) -> int | None:
+    """Rows of the slices that a refresh after the first computes anew; None: all."""
+    return None if num_fresh is None else -(-num_fresh // slice_rows) * slice_rows
 
 
 def _value_slices(

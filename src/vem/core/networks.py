@@ -38,16 +38,41 @@ def init_networks(key: jax.Array, sizes: Sequence[int], num_networks: int) -> Ne
     return jax.vmap(lambda k: init_network(k, sizes))(jax.random.split(key, num_networks))
 
 
+@jax.custom_vjp
+def affine(inputs: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
+    """x·W + b, for inputs of shape (batch, size)."""
+    return inputs @ weight + bias
+
+
+def _affine_forward(inputs: jax.Array, weight: jax.Array, bias: jax.Array) -> tuple[jax.Array, Any]:
+    return affine(inputs, weight, bias), (inputs, weight)
+
+
+def _affine_backward(kept: tuple[jax.Array, jax.Array], grad: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The derivative as JAX has it, but with that of W as xᵀ·g.
+
+    JAX's own rule forms (gᵀ·x)ᵀ, and every read of the optimizer then walks through memory across its grain: a third
+    of an update's time on a CPU.
+    """
+    inputs, weight = kept
+    of_inputs = jax.lax.dot_general(grad, weight, (((1,), (1,)), ((), ())))
+    of_weight = jax.lax.dot_general(inputs, grad, (((0,), (0,)), ((), ())))
+    return of_inputs, of_weight, grad.sum(0)
+
+
+affine.defvjp(_affine_forward, _affine_backward)
+
+
 def apply_network(network: Network, inputs: jax.Array, key: jax.Array | None = None, dropout: float = 0.0) -> jax.Array:
     """The network's output for a batch of inputs: ReLU between layers; dropout after each ReLU if a key is given."""
     # One plain matrix product a layer, however many axes the batch has: XLA is slower at the others.
     hidden = inputs.reshape(-1, inputs.shape[-1])
     for index, layer in enumerate(network[:-1]):
-        hidden = jax.nn.relu(hidden @ layer.weight + layer.bias)
+        hidden = jax.nn.relu(affine(hidden, *layer))
         if key is not None and dropout > 0:
             kept = jax.random.bernoulli(jax.random.fold_in(key, index), 1 - dropout, hidden.shape)
             hidden = jnp.where(kept, hidden / (1 - dropout), 0)
-    outputs = hidden @ network[-1].weight + network[-1].bias
+    outputs = affine(hidden, *network[-1])
     return outputs.reshape(*inputs.shape[:-1], outputs.shape[-1])
 
 

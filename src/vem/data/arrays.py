@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vem.data import checks, episodes
-from vem.data.action_columns import ActionColumn
 from vem.data.bounds import Bounds, action_limits, bounds_to_json, known_bounds
 from vem.data.columns import Column
-from vem.data.dataset import DataInfo, Dataset
-from vem.data.encoding import Encoder
+from vem.data.dataset import DataInfo, Dataset, RowBlock, with_bounds
 from vem.errors import DataError, DataWarning
-from vem.tasks import Resolved, resolve_task
+from vem.tasks import resolve_task
 
 
 def from_arrays(
@@ -56,6 +55,109 @@ def from_arrays(
     which Gymnasium id policies are evaluated. Without them ``metadata``, what the file says of itself, and then
     ``name`` decide, as ``vem.tasks.resolve_task`` describes.
     """
+    prepared = prepare(
+        observations,
+        actions,
+        rewards,
+        terminals,
+        timeouts,
+        next_observations,
+        name=name,
+        split=split,
+        time_limit=time_limit,
+        teleports=teleports,
+        source=source,
+        task=task,
+        environment=environment,
+        rules=rules,
+        metadata=metadata,
+    )
+    rows = prepared.gather(0, prepared.num_recorded)
+    if not rows.valid.any():
+        raise prepared.nothing_valid()
+    return assemble(rows, prepared.info, action_bounds, known)
+
+
+def assemble(
+    rows: RowBlock, info: DataInfo, action_bounds: tuple[Any, Any] | None = None, known: Bounds | None = None
+) -> Dataset:
+    """The Dataset of all its rows; decides the bounds and warns of what was found."""
+    info = complete_info(info, rows.actions, rows.rewards, rows.valid, action_bounds, known)
+    for message in info.warnings:
+        warnings.warn(f"{info.name}: {message}", DataWarning, stacklevel=3)
+    return Dataset(*rows, info=info)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Recorded steps that were checked and cut into recordings, and not yet read as a whole."""
+
+    states: Column
+    moves: Column
+    rewards: Column
+    successors: Column | None
+    terminals: np.ndarray
+    recording_ends: np.ndarray
+    successor_known: np.ndarray
+    info: DataInfo
+    """Without action bounds, and with the warnings found so far."""
+
+    @property
+    def num_recorded(self) -> int:
+        """Recorded steps."""
+        return self.states.num_rows
+
+    def layout(self, start: int, stop: int) -> episodes.Layout:
+        """The layout of the recorded steps from ``start`` to ``stop``, which must be whole recordings."""
+        part = slice(start, stop)
+        return episodes.lay_out(
+            self.terminals[part],
+            self.recording_ends[part],
+            self.successor_known[part],
+            split=self.info.rules["split"],
+            time_limit=self.info.rules["time_limit"],
+        )
+
+    def gather(self, start: int, stop: int) -> RowBlock:
+        """The dataset's rows that come from the recorded steps from ``start`` to ``stop``, whole recordings."""
+        layout = self.layout(start, stop)
+        index = layout.rows + start
+        observed = self.states.gather(index)
+        if self.successors is not None:
+            observed[layout.from_next] = self.successors.gather(index[layout.from_next])
+        acted = self.moves.gather(index)
+        acted[~layout.valid] = 0
+        rewarded = self.rewards.gather(index).reshape(-1)
+        rewarded[~layout.valid] = 0
+        return RowBlock(observed, acted, rewarded, layout.valid, layout.terminal)
+
+    def nothing_valid(self) -> DataError:
+        """What to say of recordings without a single transition."""
+        return DataError(
+            f"no valid transition in {self.num_recorded} rows: each step is the last of its recording and has no "
+            "known successor. Check 'timeouts', record 'next_observations', or use time_limit='end' (--time-limit end)."
+        )
+
+
+def prepare(
+    observations: Any,
+    actions: Any,
+    rewards: Any,
+    terminals: Any = None,
+    timeouts: Any = None,
+    next_observations: Any = None,
+    *,
+    name: str = "arrays",
+    split: str = "terminals",
+    time_limit: str = "bootstrap",
+    teleports: str = "split",
+    source: str = "arrays",
+    task: str | None = None,
+    environment: str | None = None,
+    rules: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> Prepared:
+    """The recorded steps, checked in one pass over each column; the arguments are those of ``from_arrays``."""
     checks.require_choice("split", split, episodes.SPLITS)
     checks.require_choice("time_limit", time_limit, episodes.TIME_LIMITS)
     checks.require_choice("teleports", teleports, episodes.TELEPORTS)
@@ -71,77 +173,42 @@ def from_arrays(
     )
     if resolved.warning:
         found.append(resolved.warning)
-    reward = checks.require_vector(_column("rewards", rewards), num_rows)
-    checks.require_finite(Column("rewards", reward))
+    reward = checks.require_single(_column("rewards", rewards), num_rows)
+    checks.require_finite(reward)
     checks.require_finite(moves)
     ends = _flags("terminals", terminals, num_rows)
     limits = _flags("timeouts", timeouts, num_rows)
     successors = None if next_observations is None else _successors(next_observations, states)
-
     recording_ends, successor_known = _recordings(states, successors, ends, limits, split, teleports, found)
-    terminal_rows = np.zeros(num_rows, np.bool_) if ends is None else ends
-    layout = episodes.lay_out(terminal_rows, recording_ends, successor_known, split=split, time_limit=time_limit)
-    if not layout.valid.any():
-        raise DataError(
-            f"no valid transition in {num_rows} rows: each step is the last of its recording and has no "
-            "known successor. Check 'timeouts', record 'next_observations', or use time_limit='end' (--time-limit end)."
-        )
-
-    observed = states.gather(layout.rows)
-    if successors is not None:
-        observed[layout.from_next] = successors.gather(layout.rows[layout.from_next])
-    acted = moves.gather(layout.rows)
-    acted[~layout.valid] = 0
-    rewarded = Column("rewards", reward).gather(layout.rows)
-    rewarded[~layout.valid] = 0
-
-    return assemble(
-        observed,
-        acted,
-        rewarded,
-        layout,
-        resolved=resolved,
-        action_bounds=action_bounds,
-        known=known,
-        found=found,
+    info = DataInfo(
         name=name,
         source=source,
+        task=resolved.task.name if resolved.task else None,
+        task_source=resolved.source,
+        environment=resolved.environment,
         rules={"split": split, "time_limit": time_limit, "teleports": teleports, **(rules or {})},
         metadata=metadata or {},
+        warnings=tuple(found),
     )
+    terminal_rows = np.zeros(num_rows, np.bool_) if ends is None else ends
+    return Prepared(states, moves, reward, successors, terminal_rows, recording_ends, successor_known, info)
 
 
-def assemble(
-    observations: np.ndarray,
+def complete_info(
+    info: DataInfo,
     actions: np.ndarray,
     rewards: np.ndarray,
-    layout: episodes.Layout,
-    *,
-    resolved: Resolved,
-    rules: dict[str, Any],
-    found: list[str],
-    action_bounds: tuple[Any, Any] | None = None,
+    valid: np.ndarray,
+    action_bounds: tuple[Any, Any] | None,
     known: Bounds | None = None,
-    action_columns: tuple[ActionColumn, ...] = (),
-    encoder: Encoder | None = None,
-    **facts: Any,
-) -> Dataset:
-    """The Dataset of rows that are laid out already; decides the bounds and says what was ``found``.
-
-    The action columns are the encoder's, if there is one; the bounds are written into them.
-
-    Rows that are not valid must hold zeros for the action and the reward. ``facts`` are other fields of ``DataInfo``.
-    """
-    action_columns = encoder.outputs if encoder else action_columns
-    limits = action_limits(
-        actions,
-        layout.valid,
-        action_bounds,
-        known or known_bounds(resolved, actions.shape[1]),
-        [column.name for column in action_columns],
-    )
-    if action_bounds is not None:
-        rules = {**rules, "action_bounds": bounds_to_json(action_bounds, actions.shape[1])}
+) -> DataInfo:
+    """``info`` with the action bounds, and with the warnings that need all rows; as it is if it has bounds already."""
+    if info.action_low and action_bounds is None:
+        return info
+    found, size = list(info.warnings), actions.shape[1]
+    names = [column.name for column in info.action_columns]
+    known = known or known_bounds(info.task, info.environment, size)
+    limits = action_limits(actions, valid, action_bounds, known, names)
     if limits.warning:
         found.append(limits.warning)
     if not rewards.any():
@@ -149,39 +216,9 @@ def assemble(
             "column 'rewards' is zero in every step, so every policy looks equally good; check the "
             "recording, or label it with a reward."
         )
-    low, high = map(float, limits.low), map(float, limits.high)
-    if action_columns:
-        action_columns = tuple(map(_bounded, action_columns, low, high))
-        low, high = (c.low for c in action_columns), (c.high for c in action_columns)
-    for message in found:
-        warnings.warn(f"{facts['name']}: {message}", DataWarning, stacklevel=3)
-    return Dataset(
-        observations=observations,
-        actions=actions,
-        rewards=rewards,
-        valid=layout.valid,
-        terminal=layout.terminal,
-        info=DataInfo(
-            action_low=tuple(low),
-            action_high=tuple(high),
-            bounds_source=limits.source,
-            action_columns=action_columns,
-            encoder=dataclasses.replace(encoder, outputs=action_columns) if encoder else None,
-            task=resolved.task.name if resolved.task else None,
-            task_source=resolved.source,
-            environment=resolved.environment,
-            rules=rules,
-            warnings=tuple(found),
-            **facts,
-        ),
-    )
-
-
-def _bounded(column: ActionColumn, low: float, high: float) -> ActionColumn:
-    """The column with its bounds; those of a discrete one are its codes'."""
-    if column.kind == "discrete":
-        low, high = 0.0, len(column.labels) - 1.0
-    return dataclasses.replace(column, low=low, high=high)
+    rules = {} if action_bounds is None else {"action_bounds": bounds_to_json(action_bounds, size)}
+    info = dataclasses.replace(info, rules={**info.rules, **rules}, warnings=tuple(found))
+    return with_bounds(info, limits)
 
 
 def _recordings(

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vem.errors import SettingsError
-from vem.tasks import Resolved
 
 UNIT_TOLERANCE = 1e-4
 
@@ -37,7 +36,6 @@ def action_limits(
     was made elsewhere. The data's range is its minimum and maximum in each dimension, c ± 1 where the
     action is always c. A given bound that is None or not finite counts as not given.
     """
-    size = actions.shape[1]
     # Final rows hold zeros for an action, which must not widen the bounds.
     minimum = np.min(actions, axis=0, where=valid[:, None], initial=np.inf)
     maximum = np.max(actions, axis=0, where=valid[:, None], initial=-np.inf)
@@ -54,51 +52,65 @@ def action_limits(
         source = known.source if finite.all() else f"{known.source} and data" if finite.any() else "data"
     if given is None:
         return Bounds(low, high, source)
-    given_low, given_high = (_bound(value, size) for value in given)
-    is_given = np.isfinite(given_low) & np.isfinite(given_high)
-    if np.isfinite(given_low).any() or np.isfinite(given_high).any():
-        source = "given" if is_given.all() else f"given and {source}"
-    low = np.where(np.isfinite(given_low), given_low, low)
-    high = np.where(np.isfinite(given_high), given_high, high)
+    bounds = override_bounds(given, low, high, source, names)
+    return bounds._replace(warning=_beyond(actions, valid, (minimum, maximum), bounds, names))
+
+
+def override_bounds(
+    given: tuple[object, object], low: Any, high: Any, source: str | None, names: Sequence[str] = ()
+) -> Bounds:
+    """The bounds (low, high) from ``source`` with what is given on top."""
+    given_low, given_high = (_bound(value, len(low)) for value in given)
+    has_low, has_high = np.isfinite(given_low), np.isfinite(given_high)
+    if has_low.any() or has_high.any():
+        source = "given" if (has_low & has_high).all() or source == "given" else f"given and {source or 'data'}"
+    low, high = np.where(has_low, given_low, low), np.where(has_high, given_high, high)
     if not (low < high).all():
         dimension = int(np.argmin(low < high))
         raise SettingsError(
             f"action_bounds: in {_called(dimension, names)} the lower bound {low[dimension]:g} is not below the "
             f"upper bound {high[dimension]:g}; swap or widen them."
         )
-    return Bounds(low, high, source, _beyond(actions, valid, low, high, names))
+    return Bounds(low, high, source or "data")
 
 
 def _beyond(
-    actions: np.ndarray, valid: np.ndarray, low: np.ndarray, high: np.ndarray, names: Sequence[str]
+    actions: np.ndarray,
+    valid: np.ndarray,
+    extremes: tuple[np.ndarray, np.ndarray],
+    bounds: Bounds,
+    names: Sequence[str],
 ) -> str | None:
-    tolerance = UNIT_TOLERANCE * (high - low)
-    outside = valid[:, None] & ((actions < low - tolerance) | (actions > high + tolerance))
-    dimensions = outside.any(axis=0)
-    if not dimensions.any():
+    """One sentence if the data, whose minimum and maximum are given, leave the bounds."""
+    low, high = bounds.low, bounds.high
+    outside = ~_within(*extremes, low, high)
+    if not outside.any():
         return None
-    dimension = int(np.argmax(dimensions))
-    row = int(np.argmax(outside[:, dimension]))
+    dimension = int(np.argmax(outside))
+    tolerance = UNIT_TOLERANCE * (high - low)[dimension]
+    values = actions[:, dimension]
+    beyond = valid & ((values < low[dimension] - tolerance) | (values > high[dimension] + tolerance))
+    row = int(np.argmax(beyond))
     return (
-        f"column 'actions' leaves its bounds in {int(dimensions.sum())} of {actions.shape[1]} dimensions: "
-        f"{_called(dimension, names)} holds {actions[row, dimension]:g} at row {row} of the dataset "
-        f"({int(outside[:, dimension].sum())} such rows), bounds [{low[dimension]:g}, {high[dimension]:g}]. The "
-        "policy stays inside the bounds; clip the actions or widen action_bounds."
+        f"column 'actions' leaves its bounds in {int(outside.sum())} of {actions.shape[1]} dimensions: "
+        f"{_called(dimension, names)} holds {values[row]:g} at row {row} of the dataset ({int(beyond.sum())} such "
+        f"rows), bounds [{low[dimension]:g}, {high[dimension]:g}]. The policy stays inside the bounds; clip the "
+        "actions or widen action_bounds."
     )
 
 
-def known_bounds(resolved: Resolved, size: int) -> Bounds | None:
+def known_bounds(task: str | None, environment: str | None, size: int) -> Bounds | None:
     """The bounds of the task, [−1, 1] in the benchmark, or of the named environment if it can be made here."""
-    if resolved.task is not None:
+    if task is not None:
         return Bounds(-np.ones(size, np.float32), np.ones(size, np.float32), "task")
-    if resolved.environment is None:
+    if environment is None:
         return None
     try:
         import gymnasium
 
-        environment = gymnasium.make(resolved.environment)
-        space = environment.action_space
-        environment.close()
+        made = gymnasium.make(environment)
+        space = made.action_space
+        made.close()
     except Exception:  # an environment that cannot be made here says nothing; evaluating in it will say why
         return None
     is_fitting = isinstance(space, gymnasium.spaces.Box) and int(np.prod(space.shape)) == size

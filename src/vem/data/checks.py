@@ -44,13 +44,18 @@ def require_matrix(column: Column) -> Column:
     raise DataError(f"column '{column.name}' has shape {shape} where (rows, size) is expected; {remedy}.")
 
 
-def require_vector(column: Column, num_rows: int) -> np.ndarray:
-    """The whole column in its own type with shape (rows,); (rows, 1) is accepted."""
+def require_single(column: Column, num_rows: int) -> Column:
+    """The column, if it has shape (rows,) or (rows, 1)."""
     shape = column.shape
     if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
         raise DataError(f"column '{column.name}' has shape {shape}, expected ({num_rows},); give one number per step.")
     require_length(column, num_rows)
-    return column.read(0, num_rows).reshape(num_rows)
+    return column
+
+
+def require_vector(column: Column, num_rows: int) -> np.ndarray:
+    """The whole column in its own type with shape (rows,); (rows, 1) is accepted."""
+    return require_single(column, num_rows).read(0, num_rows).reshape(num_rows)
 
 
 def require_length(column: Column, num_rows: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vem.data.alignment import aligned_empty
 from vem.errors import DataError
 
 BLOCK_BYTES = 2 << 20
@@ -58,7 +59,7 @@ class Column:
     def gather(self, index: np.ndarray, output: np.ndarray | None = None) -> np.ndarray:
         """``column[index]`` as float32 for a non-decreasing ``index``, reading each block at most once."""
         if output is None:
-            output = np.empty((len(index), *self.shape[1:]), np.float32)
+            output = aligned_empty((len(index), *self.shape[1:]), np.float32)
         step = self.block_rows
         starts = range(0, self.num_rows, step)
         limits = np.searchsorted(index, [*starts, self.num_rows])

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vem.data.action_columns import ActionColumn
+from vem.data.action_columns import ActionColumn, action_columns_from_json
+from vem.data.bounds import Bounds
 from vem.data.checks import require_rows
 from vem.data.encoding import Encoder
+
+if TYPE_CHECKING:
+    from vem.data.shards import Shards
+
+SLICE_ROWS = 1 << 18
+"""Rows of a column that are looked at together where all of them at once would need a copy."""
+
+
+class RowBlock(NamedTuple):
+    """Some rows of a Dataset, one after another."""
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    valid: np.ndarray
+    terminal: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -43,6 +61,39 @@ class DataInfo:
     """One sentence for each thing in the data that is legal and probably not meant."""
 
 
+def info_from_json(stored: dict[str, Any]) -> DataInfo:
+    """The DataInfo that ``dataclasses.asdict`` and JSON left; names that this version does not know are left out."""
+    known = {entry.name for entry in fields(DataInfo)}
+    facts: dict[str, Any] = {name: value for name, value in stored.items() if name in known}
+    facts |= {name: tuple(facts[name]) for name in ("action_low", "action_high", "warnings") if name in facts}
+    facts["action_columns"] = action_columns_from_json(facts.get("action_columns", ()))
+    if facts.get("encoder") is not None:
+        facts["encoder"] = Encoder.from_json(facts["encoder"])
+    return DataInfo(**facts)
+
+
+def _bounded(column: ActionColumn, low: float, high: float) -> ActionColumn:
+    if column.kind == "discrete":
+        low, high = 0.0, len(column.labels) - 1.0
+    return replace(column, low=low, high=high)
+
+
+def with_bounds(info: DataInfo, bounds: Bounds) -> DataInfo:
+    """``info`` with these action bounds, also in its action columns; those of a discrete column are its codes'."""
+    low, high = tuple(map(float, bounds.low)), tuple(map(float, bounds.high))
+    columns = tuple(map(_bounded, info.action_columns, low, high))
+    if columns:
+        low, high = tuple(column.low for column in columns), tuple(column.high for column in columns)
+    return replace(
+        info,
+        action_low=low,
+        action_high=high,
+        bounds_source=bounds.source,
+        action_columns=columns,
+        encoder=replace(info.encoder, outputs=columns) if info.encoder else None,
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Recorded trajectories, one row per observation.
@@ -64,10 +115,28 @@ class Dataset:
     terminal: np.ndarray
     """bool, (rows,); only on valid rows."""
     info: DataInfo
+    shards: Shards | None = None
+    """Where the columns are memory maps: the files, which check what is read from them (``vem.data.shards``)."""
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not have this form."""
-        require_rows(self.observations, self.actions, self.rewards, self.valid, self.terminal)
+        if self.shards is None:  # shards were checked when they were written
+            require_rows(self.observations, self.actions, self.rewards, self.valid, self.terminal)
+
+    def column(self, name: str, start: int, stop: int) -> np.ndarray:
+        """The rows from ``start`` to ``stop`` of one column: a view, or read from the shards and checked."""
+        if self.shards is not None:
+            return self.shards.read(name, start, stop)
+        return getattr(self, name)[start:stop]
+
+    def block(self, start: int, stop: int) -> RowBlock:
+        """The rows from ``start`` to ``stop``: views, or read from the shards and checked."""
+        return RowBlock(*(self.column(name, start, stop) for name in RowBlock._fields))
+
+    def slices(self, name: str) -> Iterator[np.ndarray]:
+        """One column, slice by slice."""
+        for start in range(0, self.num_rows, SLICE_ROWS):
+            yield self.column(name, start, min(start + SLICE_ROWS, self.num_rows))
 
     @property
     def num_rows(self) -> int:
@@ -77,7 +146,7 @@ class Dataset:
     @property
     def num_transitions(self) -> int:
         """Rows with an action: what training draws from."""
-        return int(self.valid.sum())
+        return self.num_rows - self.num_episodes
 
     @property
     def observation_size(self) -> int:
@@ -97,7 +166,8 @@ class Dataset:
     @property
     def episode_ends(self) -> np.ndarray:
         """Row index of each episode's final observation."""
-        return np.flatnonzero(~self.valid)
+        slices = enumerate(self.slices("valid"))
+        return np.concatenate([np.flatnonzero(~valid) + index * SLICE_ROWS for index, valid in slices])
 
     @property
     def episode_starts(self) -> np.ndarray:
@@ -112,7 +182,9 @@ class Dataset:
     @property
     def num_episodes(self) -> int:
         """Number of episodes."""
-        return len(self.episode_ends)
+        if self.shards is not None:
+            return self.shards.facts.num_episodes
+        return self.num_rows - int(np.count_nonzero(self.valid))
 
     @property
     def episode_returns(self) -> np.ndarray:
@@ -134,8 +206,17 @@ class Dataset:
 
     def fingerprint(self) -> str:
         """SHA-256 of the rows themselves: equal exactly when training would see the same numbers."""
-        digest = hashlib.sha256()
-        for column in (self.observations, self.actions, self.rewards, self.valid, self.terminal):
-            digest.update(str((column.shape, column.dtype.str)).encode())
-            digest.update(np.ascontiguousarray(column).data)
-        return digest.hexdigest()
+        if self.shards is not None:
+            return self.shards.fingerprint
+        return fingerprint(self)
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """SHA-256 of all rows, read slice by slice."""
+    digest = hashlib.sha256()
+    for name in RowBlock._fields:
+        column: np.ndarray = getattr(dataset, name)
+        digest.update(str((column.shape, column.dtype.str)).encode())
+        for part in dataset.slices(name):
+            digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()

@@ -215,7 +215,7 @@ def describe(dataset: Dataset) -> Description:
         ended_by_time_limit=dataset.num_episodes - num_terminal,
         duplicate_transitions=same_transitions,
         duplicate_episodes=same_episodes,
-        coverage=_coverage(dataset.observations),
+        coverage=_coverage(dataset),
         actions=_action_ranges(dataset),
         bounds_source=dataset.info.bounds_source,
         observation_names=dataset.observation_names,
@@ -254,8 +254,9 @@ def _usual(rewards: np.ndarray) -> float:
 
 def _duplicates(dataset: Dataset) -> tuple[int, int]:
     """Number of transitions and of episodes that repeat earlier ones, by 64-bit hashes of their bits."""
-    observed = _hash_rows(dataset.observations)
-    acted = _hash_rows(dataset.actions)
+    observed, acted = (
+        np.concatenate([_hash_rows(part) for part in dataset.slices(name)]) for name in ("observations", "actions")
+    )
     step = _mix(observed, acted, dataset.rewards.view(np.uint32), dataset.valid, dataset.terminal)
     successor = np.roll(observed, -1)
     transitions = _mix(step, successor)[dataset.valid]
@@ -285,18 +286,18 @@ def _mix(*columns: np.ndarray) -> np.ndarray:
     return hashes
 
 
-def _coverage(observations: np.ndarray) -> Coverage:
-    low, high = observations.min(axis=0), observations.max(axis=0)
+def _coverage(dataset: Dataset) -> Coverage:
+    extremes = [(part.min(axis=0), part.max(axis=0)) for part in dataset.slices("observations")]
+    low, high = np.min([e[0] for e in extremes], axis=0), np.max([e[1] for e in extremes], axis=0)
     changing = np.flatnonzero(low != high).tolist() or [0]
     first, second = changing[0], changing[min(1, len(changing) - 1)]
-    cells = [_cells(observations[:, d], low[d], high[d]) for d in (first, second)]
-    if first == second:
-        share = len(np.unique(cells[0])) / NUM_CELLS
-    else:
-        share = len(np.unique(cells[0] * NUM_CELLS + cells[1])) / NUM_CELLS**2
+    occupied = np.zeros((NUM_CELLS, NUM_CELLS), np.bool_)
+    for part in dataset.slices("observations"):
+        rows, columns = (_cells(part[:, d], low[d], high[d]) for d in (first, second))
+        occupied[rows, 0 if first == second else columns] = True
     return Coverage(
         dimensions=(first, second),
-        occupied_cells=share,
+        occupied_cells=int(occupied.sum()) / (NUM_CELLS if first == second else NUM_CELLS**2),
         constant_dimensions=float(np.mean(low == high)),
     )
 
@@ -307,11 +308,15 @@ def _cells(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def _action_ranges(dataset: Dataset) -> tuple[ActionRange, ...]:
-    actions = dataset.actions[dataset.valid]
     low, high = np.array(dataset.info.action_low), np.array(dataset.info.action_high)
     margin = BOUND_TOLERANCE * (high - low)
-    at_bounds = ((actions <= low + margin) | (actions >= high - margin)).mean(axis=0)
-    numbers = zip(actions.min(axis=0), actions.max(axis=0), low, high, at_bounds, strict=True)
+    least, most, at_bounds = np.full(len(low), np.inf), np.full(len(low), -np.inf), np.zeros(len(low), np.int64)
+    for actions, valid in zip(dataset.slices("actions"), dataset.slices("valid"), strict=True):
+        taken = actions[valid]
+        least = np.minimum(least, np.min(taken, axis=0, initial=np.inf))
+        most = np.maximum(most, np.max(taken, axis=0, initial=-np.inf))
+        at_bounds += ((taken <= low + margin) | (taken >= high - margin)).sum(axis=0)
+    numbers = zip(least, most, low, high, at_bounds / dataset.num_transitions, strict=True)
     ranges = [ActionRange(float(a), float(b), float(c), float(d), float(e)) for a, b, c, d, e in numbers]
     columns = dataset.info.action_columns
     return tuple(

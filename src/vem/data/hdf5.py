@@ -30,9 +30,15 @@ def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
     """
     path = Path(path)
     require_file(path)
-    with located(str(path)), _opened(path) as file:
-        columns = _columns(file)
-        return from_arrays(**columns, source=str(path), metadata=_metadata(file), **{"name": path.stem, **rules})
+    with located(str(path)), open_hdf5(path) as (columns, metadata):
+        return from_arrays(**columns, source=str(path), metadata=metadata, **{"name": path.stem, **rules})
+
+
+@contextlib.contextmanager
+def open_hdf5(path: Path) -> Iterator[tuple[dict[str, Column | None], dict[str, Any]]]:
+    """The columns and the metadata of a file of D4RL's layout, which is open meanwhile."""
+    with _opened(path) as file:
+        yield _columns(file), _metadata(file)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from vem.data.dataset import Dataset
 from vem.data.hdf5 import read_hdf5
 from vem.data.npz import read_npz
+from vem.data.shards import SUFFIX, open_shards
 from vem.data.table_source import is_table, table_files
 from vem.data.tables import ENTRIES, read_table
 from vem.errors import DataError, SettingsError
@@ -25,14 +26,16 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
     """The Dataset that ``source`` names; ``rules`` are those of ``from_arrays``, ``task=`` among them.
 
     A source is a path to an ``.hdf5``, ``.h5`` or ``.npz`` file; a table (Parquet, Arrow, Feather, CSV) or a folder of
-    them, read by ``mapping=`` (``vem.from_table``); ``minari:ID``; a built-in maze such as ``pointmaze-umaze``,
-    recorded on the spot; or a benchmark name such as ``antmaze-umaze``, looked up as
-    a file in ``data_dir``, ``$VEM_DATA`` and ``~/.d4rl/datasets``, under this name or D4RL's own file
-    name.
+    them, read by ``mapping=`` (``vem.from_table``); a ``.shards`` folder, which is opened without being read;
+    ``minari:ID``; a built-in maze such as ``pointmaze-umaze``, recorded on the spot; or a benchmark name such as
+    ``antmaze-umaze``, looked up as a file in ``data_dir``, ``$VEM_DATA`` and ``~/.d4rl/datasets``, under this name or
+    D4RL's own file name.
     """
     text = str(source)
     path = Path(text).expanduser()
-    if is_table(path) or (text not in BUILT_IN and find_task(text) is None and path.is_dir() and table_files(path)):
+    if path.suffix == SUFFIX:
+        return open_shards(path, **rules)
+    if _is_table(path):
         return read_table(path, **rules)
     _refuse_table_rules(text, rules)
     if text.startswith("minari:"):
@@ -43,10 +46,29 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
         from vem.data.mazes import maze_dataset
 
         return maze_dataset(text, **rules)
-    # A directory that happens to have a benchmark's name, such as a run's, is not meant.
-    if path.suffix.lower() in READERS or path.is_file() or len(path.parts) > 1:
+    if _is_path(path):
         return READERS.get(path.suffix.lower(), read_hdf5)(path, **rules)
-    return _read_named(text, data_dir, rules)
+    file = _find_named(text, data_dir)
+    return READERS[file.suffix.lower()](file, **{"name": text, **rules})
+
+
+def find_file(source: str, data_dir: str | Path | None = None) -> Path | None:
+    """The file that ``load`` would read for ``source``; None where that is no file."""
+    path = Path(source).expanduser()
+    if source.startswith("minari:") or source in BUILT_IN or path.suffix == SUFFIX or _is_table(path):
+        return None
+    return path if _is_path(path) else _find_named(source, data_dir)
+
+
+def _is_table(path: Path) -> bool:
+    # A directory that happens to have a benchmark's name, such as a run's, is not meant.
+    is_named = path.name in BUILT_IN or find_task(path.name) is not None
+    return is_table(path) or (not is_named and path.is_dir() and bool(table_files(path)))
+
+
+def _is_path(path: Path) -> bool:
+    # A directory that happens to have a benchmark's name, such as a run's, is not meant.
+    return path.suffix.lower() in READERS or path.is_file() or len(path.parts) > 1
 
 
 def _refuse_table_rules(source: str, rules: dict[str, Any]) -> None:
@@ -112,7 +134,7 @@ def available(data_dir: str | Path | None = None) -> list[Available]:
     return entries
 
 
-def _read_named(name: str, data_dir: str | Path | None, rules: dict[str, Any]) -> Dataset:
+def _find_named(name: str, data_dir: str | Path | None) -> Path:
     for directory in search_directories(data_dir):
         candidates = [path for path in dataset_files(data_dir) if path.parent == directory and matches(name, path)]
         exact = [path for path in candidates if _plain(path.stem) == _plain(name)]
@@ -122,7 +144,7 @@ def _read_named(name: str, data_dir: str | Path | None, rules: dict[str, Any]) -
                 f"'{name}' could be any of {', '.join(map(str, found))}; give the path of the one you mean."
             )
         if found:
-            return READERS[found[0].suffix.lower()](found[0], **{"name": name, **rules})
+            return found[0]
     raise DataError(_not_found(name, data_dir))
 
 

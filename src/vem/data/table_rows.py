@@ -9,6 +9,7 @@ import numpy as np
 
 from vem.data import episodes
 from vem.data.columns import Column
+from vem.data.dataset import RowBlock
 from vem.data.encoding import ABSENT, Encoder, InputColumn
 from vem.data.mapping import TableMap
 from vem.data.table_checks import Order
@@ -18,7 +19,7 @@ from vem.data.table_values import booleans, codes, numbers
 from vem.errors import DataError
 
 
-class RowBlock(NamedTuple):
+class TableBlock(NamedTuple):
     """Some rows of a table as arrays, in the table's order."""
 
     start: int
@@ -30,7 +31,7 @@ class RowBlock(NamedTuple):
     """float32, (rows,); NaN where missing."""
 
 
-def row_blocks(table: Table, mapping: TableMap, encoder: Encoder, progress: bool | None = None) -> Iterable[RowBlock]:
+def row_blocks(table: Table, mapping: TableMap, encoder: Encoder, progress: bool | None = None) -> Iterable[TableBlock]:
     """The rows of a table as arrays, block by block."""
     names = list(dict.fromkeys([*encoder.columns, *mapping.action, str(mapping.reward)]))
     with reading(table, "reading", progress) as show:
@@ -39,7 +40,7 @@ def row_blocks(table: Table, mapping: TableMap, encoder: Encoder, progress: bool
             show(block.start + block.num_rows)
 
 
-def _row_block(table: Table, mapping: TableMap, encoder: Encoder, block: Block) -> RowBlock:
+def _row_block(table: Table, mapping: TableMap, encoder: Encoder, block: Block) -> TableBlock:
     prepared = {c.name: _prepared(c, block, table) for c in encoder.inputs}
     moves = np.empty((block.num_rows, len(encoder.outputs)), np.float32)
     for index, column in enumerate(encoder.outputs):
@@ -49,7 +50,7 @@ def _row_block(table: Table, mapping: TableMap, encoder: Encoder, block: Block) 
         else:
             moves[:, index] = _numbers(column.name, block, table, sentinels_of(mapping, column.name))
     reward = str(mapping.reward)
-    return RowBlock(
+    return TableBlock(
         block.start,
         encoder.encode(prepared),
         moves,
@@ -111,6 +112,12 @@ class LaidOutRows:
         self._hold(self.actions, starts, [name for rule, name in held if rule == "forward-fill"], held)
         self.actions[~self.layout.valid], self.rewards[~self.layout.valid] = 0, 0
         self._require_present()
+
+    @property
+    def block(self) -> RowBlock:
+        """All rows, as a Dataset takes them."""
+        layout = self.layout
+        return RowBlock(self.observations, self.actions, self.rewards, layout.valid, layout.terminal)
 
     def _fill(self, progress: bool | None) -> None:
         encoder, place_of = self.encoder, self.source_rows

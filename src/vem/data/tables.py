@@ -12,7 +12,7 @@ import numpy as np
 from vem.data import checks, episodes
 from vem.data.action_columns import ActionColumn
 from vem.data.arrays import assemble
-from vem.data.dataset import Dataset
+from vem.data.dataset import DataInfo, Dataset
 from vem.data.encoding import Encoder, InputColumn
 from vem.data.mapping import TableMap, make_map
 from vem.data.proposal import propose
@@ -173,17 +173,14 @@ class _Reading:
         if teleports == "split" and (message := rows.cut_at_jumps()):
             self.found.append(message)
             rows = lay_out()
-        return assemble(
-            rows.observations,
-            rows.actions,
-            rows.rewards,
-            rows.layout,
-            resolved=resolved,
-            action_bounds=action_bounds or self._bounds(encoder),
-            encoder=encoder,
-            found=self.found,
+        info = DataInfo(
             name=name or table.name,
             source=table.source,
+            task=resolved.task.name if resolved.task else None,
+            task_source=resolved.source,
+            environment=resolved.environment,
+            action_columns=encoder.outputs,
+            encoder=encoder,
             rules={
                 "split": split,
                 "time_limit": time_limit,
@@ -191,7 +188,9 @@ class _Reading:
                 "order": order.rule,
                 "mapping": mapping.to_json(),
             },
+            warnings=tuple(self.found),
         )
+        return assemble(rows.block, info, action_bounds or self._bounds(encoder))
 
     def _look(self) -> tuple[dict[str, ColumnFacts], _Keys]:
         """The first pass: what the columns hold, and what orders the rows."""

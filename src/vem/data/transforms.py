@@ -24,4 +24,5 @@ def repeat_terminals(dataset: Dataset) -> Dataset:
         valid=dataset.valid[rows],
         terminal=dataset.terminal[rows] & ~repeated,
         info=dataclasses.replace(dataset.info, rules={**dataset.info.rules, "repeat_terminals": True}),
+        shards=None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,12 @@ import numpy as np
 
 from vem.data import Dataset
 from vem.errors import RunError
-from vem.report import curves, landscape, results, returns, table, weighting
+from vem.report import agreement, curves, film, landscape, results, returns, table, weighting
+from vem.report.guide import has_guides
+from vem.report.held_out import describe_rows, read_held_out
 from vem.report.page import Group, Section, render_page
 from vem.report.records import RunRecord, Series, label_runs, read_run
-from vem.report.style import Drawing, drawing_style, looks, slug, write_files
+from vem.report.style import Drawing, Look, drawing_style, looks, slug, write_files
 from vem.storage import write_file
 
 if TYPE_CHECKING:
@@ -55,11 +57,14 @@ def write_report(
     runs: Run | str | Path | Sequence[Run | str | Path],
     out: str | Path | None = None,
     show: Callable[[str], None] = lambda text: None,
+    *,
+    held_out: Dataset | str | Path | None = None,
 ) -> Report:
     """Write ``report.html`` and ``figures/*.png, *.svg`` about the runs and return what was written.
 
     ``runs`` are runs or their directories, one or several. ``out`` is by default the directory ``report`` in the first
-    run. ``show`` is told what is being drawn.
+    run. ``show`` is told what is being drawn. ``held_out`` is data that training did not see, to compare guided
+    policies with: a Dataset, or what ``vem.load`` takes.
     """
     given = runs if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
     places = [run if isinstance(run, str | Path) else run.directory for run in given]
@@ -72,6 +77,11 @@ def write_report(
             f"{directories[0]} has no policies and no metrics yet, so there is nothing to report; train it with "
             f"vem train --resume {directories[0]}"
         )
+    others = read_held_out(held_out, records)
+    if held_out is not None and not others:
+        records[0].notes.append(
+            "Held-out data was given, and none of these runs has a guided policy to compare it with."
+        )
     out = directories[0] / "report" if out is None else Path(out)
     _make_directory(out / FIGURES)
     by_data: dict[str, list[RunRecord]] = {}
@@ -81,7 +91,7 @@ def write_report(
     with drawing_style():
         for name, members in by_data.items():
             prefix = f"{slug(name)}-" if len(by_data) > 1 else ""
-            groups.append(build_group(name, members, prefix, show))
+            groups.append(build_group(name, members, prefix, show, others))
     drawings = [drawing for group in groups for section in group.sections for drawing in section.drawings]
     show("writing")
     try:
@@ -104,8 +114,14 @@ def write_score_curve(directory: str | Path) -> Path | None:
     return None if drawing is None else Path(directory) / write_files(drawing, Path(directory))[0]
 
 
-def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[str], None]) -> Group:
-    """Everything about the runs on one dataset."""
+def build_group(
+    name: str,
+    runs: list[RunRecord],
+    prefix: str,
+    show: Callable[[str], None],
+    held_out: Mapping[int, Dataset],
+) -> Group:
+    """Everything about the runs on one dataset; ``held_out``: other data for some of them, by ``id``."""
     label_runs(runs)
     series = [one for run in runs for one in run.series]
     styles = looks(series)
@@ -136,7 +152,7 @@ def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[s
         ),
     ]
     show(f"{name}: value landscape")
-    sections.append(_landscape_section(series, runs, datasets, prefix))
+    sections += [_landscape_section(series, runs, datasets, prefix), _film_section(runs, datasets, prefix)]
     sections.append(
         Section("values", "Value-estimation error", results.draw_value_errors(series, styles, rows, prefix))
     )
@@ -151,6 +167,8 @@ def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[s
     sections.append(Section("sweep", "Sweep", _sweeps(runs, sampled, prefix)))
     sections.append(Section("returns", "Returns", _present(returns.draw_returns(series, styles, recordings, prefix))))
     sections.append(Section("weights", "Advantage weights", weighting.draw_weights(series, styles, found, prefix)))
+    show(f"{name}: guide and executor")
+    sections.append(_agreement_section(series, styles, found, sampled, held_out, prefix))
     if first is not None and recordings is not None:
         rows.append(table.behavior_row(first, recordings))
     rows += table.paper_rows(runs[0])
@@ -174,6 +192,39 @@ def _landscape_section(
         dataset = next(found for one in valued if (found := datasets[id(one.run)]) is not None)
         drawings = landscape.draw_landscapes(series, landscape.sort_rows(dataset, layout), dataset, prefix)
     return Section("landscape", "Value landscape", drawings, missing)
+
+
+def _film_section(runs: list[RunRecord], datasets: dict[int, Dataset | None], prefix: str) -> Section:
+    layout = landscape.find_layout(runs[0])
+    drawings, missing = ([], "") if layout is None else film.draw_films(runs, layout, datasets, prefix)
+    return Section("film", "An evaluated episode", drawings, missing)
+
+
+def _agreement_section(
+    series: list[Series],
+    styles: list[Look],
+    weights: list[list[np.ndarray]],
+    sampled: Callable[[RunRecord], Dataset | None],
+    held_out: Mapping[int, Dataset],
+    prefix: str,
+) -> Section:
+    """Guides and executors against held-out rows where some are given, else against rows of the training data."""
+    guided = [one for one in series if has_guides(one.policies())]
+    datasets: dict[int, Dataset] = {}
+    for run in {id(one.run): one.run for one in guided}.values():
+        given = held_out.get(id(run))
+        sample = sampled(run) if given is None else weighting.sample_episodes(given)
+        if sample is not None:
+            datasets[id(run)] = sample
+    if not datasets:
+        return Section("agreement", "Guide and executor", [])
+    if held_out:
+        weights = weighting.series_weights(series, lambda run: datasets.get(id(run)))
+    run = next(one.run for one in guided if id(one.run) in datasets)
+    rows = describe_rows(run, datasets[id(run)], held_out.get(id(run)))
+    names = {0: "0 (x)", 1: "1 (y)"} if landscape.find_layout(run) is not None else {}
+    found = agreement.measure(series, styles, weights, datasets)
+    return Section("agreement", "Guide and executor", agreement.draw_agreement(found, rows, names, prefix))
 
 
 def _sweeps(runs: list[RunRecord], sampled: Callable[[RunRecord], Dataset | None], prefix: str) -> list[Drawing]:

@@ -1,7 +1,8 @@
-"""The value landscape: V over the floor of a maze, with the data and the evaluated trajectories on it."""
+"""The value landscape: V over the floor of a maze, with the data, the guide and the evaluated trajectories on it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 from vem.data import Dataset
 from vem.envs.layouts import MazeLayout, maze_layout
 from vem.errors import SimulatorError
+from vem.policy import Policy
+from vem.report.guide import draw_arrows, has_guides, plane_moves, spread_states
 from vem.report.records import RunRecord, Series
 from vem.report.style import GRAY, Drawing, new_figure
 from vem.runs.records import EpisodeRecord
@@ -61,10 +64,10 @@ def sort_rows(dataset: Dataset, layout: MazeLayout) -> Floor:
     return Floor(layout, shape, inside[kept], tiles[kept])
 
 
-def tile_values(floor: Floor, dataset: Dataset, series: Series) -> np.ndarray:
-    """Mean of V over the seeds and over the rows of each tile, (y, x); NaN where there is no data."""
+def tile_values(floor: Floor, dataset: Dataset, policies: Sequence[Policy]) -> np.ndarray:
+    """Mean of V over the policies and over the rows of each tile, (y, x); NaN where there is no data."""
     observations = dataset.observations[floor.rows]
-    values = np.mean([policy.value(observations) for policy in series.policies()], axis=0)
+    values = np.mean([policy.value(observations) for policy in policies], axis=0)
     size = floor.shape[0] * floor.shape[1]
     counts = np.bincount(floor.tiles, minlength=size)
     sums = np.bincount(floor.tiles, values, minlength=size)
@@ -77,7 +80,7 @@ def draw_landscapes(series: list[Series], floor: Floor, dataset: Dataset, prefix
     valued = [(index, one) for index, one in enumerate(series) if _has_values(one)]
     if not valued:
         return []
-    maps = [tile_values(floor, dataset, one) for _, one in valued]
+    maps = [tile_values(floor, dataset, one.policies()) for _, one in valued]
     low, high = (float(f(np.concatenate([m.ravel() for m in maps]))) for f in (np.nanmin, np.nanmax))
     drawings = []
     for (index, one), values in zip(valued, maps, strict=True):
@@ -94,31 +97,14 @@ def _draw(
     one: Series, name: str, floor: Floor, dataset: Dataset, values: np.ndarray, scale: tuple[float, float]
 ) -> Drawing:
     layout = floor.layout
-    left, right, bottom, top = layout.extent
-    # Of the outer wall half a cell is enough to see.
-    hidden = layout.cell_size / 2
-    width, height = right - left - 2 * hidden, top - bottom - 2 * hidden
-    figure, axes = new_figure(5.2, 3.6 * height / width + 1.1)
-    axes.grid(False)
-    mesh = axes.imshow(
-        values,
-        extent=(left, right, bottom, top),
-        origin="lower",
-        interpolation="nearest",
-        cmap="viridis",
-        vmin=scale[0],
-        vmax=scale[1] if scale[1] > scale[0] else scale[0] + 1,
-        zorder=1,
-    )
-    _draw_walls(axes, layout)
+    figure, axes = new_figure(5.2, 3.6 * floor_shape(layout) + 1.1)
+    mesh = draw_floor(axes, layout, values, scale)
     _draw_data(axes, dataset)
     shown, successes = _draw_trajectories(axes, one)
-    _draw_places(axes, layout)
-    axes.set(xlim=(left + hidden, right - hidden), ylim=(bottom + hidden, top - hidden))
-    axes.set(xlabel="x (m)", ylabel="y (m)", aspect="equal")
+    guide = _draw_guide(axes, one.policies(), dataset.observations[floor.rows], layout)
+    draw_places(axes, layout)
+    axes.set(xlabel="x (m)", ylabel="y (m)")
     axes.set_title(one.label, loc="left")
-    for spine in axes.spines.values():
-        spine.set_visible(False)
     bar = figure.colorbar(mesh, ax=axes, shrink=0.85, pad=0.02)
     bar.set_label("V(s) (discounted return)")
     bar.outline.set_visible(False)
@@ -132,9 +118,54 @@ def _draw(
             if shown
             else "No evaluated trajectories: the evaluation kept none."
         )
+        + guide
     )
     title = f"Value landscape, {one.label}"
     return Drawing(name, title, caption, figure, caption)
+
+
+def floor_shape(layout: MazeLayout) -> float:
+    """Height of a maze's floor as ``draw_floor`` shows it, in units of its width."""
+    left, right, bottom, top = layout.extent
+    return (top - bottom - layout.cell_size) / (right - left - layout.cell_size)
+
+
+def draw_floor(axes: Any, layout: MazeLayout, values: np.ndarray, scale: tuple[float, float]) -> Any:
+    """Draw V and the walls, and return what a color bar needs."""
+    left, right, bottom, top = layout.extent
+    axes.grid(False)
+    mesh = axes.imshow(
+        values,
+        extent=(left, right, bottom, top),
+        origin="lower",
+        interpolation="nearest",
+        cmap="viridis",
+        vmin=scale[0],
+        vmax=scale[1] if scale[1] > scale[0] else scale[0] + 1,
+        zorder=1,
+    )
+    _draw_walls(axes, layout)
+    # Of the outer wall half a cell is enough to see.
+    hidden = layout.cell_size / 2
+    axes.set(xlim=(left + hidden, right - hidden), ylim=(bottom + hidden, top - hidden), aspect="equal")
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return mesh
+
+
+def _draw_guide(axes: Any, policies: Sequence[Policy], observations: np.ndarray, layout: MazeLayout) -> str:
+    """Draw the arrows of guided policies; return the sentence about them, empty for other policies."""
+    if not has_guides(policies):
+        return ""
+    states = spread_states(observations, layout, policies)
+    draw_arrows(axes, states, plane_moves(policies, states), "layer-guide")
+    horizon = policies[0].info.get("settings", {}).get("horizon")
+    ahead = f"{horizon} steps" if horizon else "some steps"
+    over = ", mean over seeds" if len(policies) > 1 else ""
+    return (
+        f" Arrows: where the guide heads for from {len(states)} recorded states, each in the pose and at the velocity "
+        f"of its recording, {ahead} ahead and to scale{over}."
+    )
 
 
 def _draw_walls(axes: Any, layout: MazeLayout) -> None:
@@ -196,7 +227,8 @@ def _path(episode: EpisodeRecord) -> np.ndarray | None:
     return path if path.ndim == 2 and path.shape[1] == 2 and len(path) > 1 and np.isfinite(path).all() else None
 
 
-def _draw_places(axes: Any, layout: MazeLayout) -> None:
+def draw_places(axes: Any, layout: MazeLayout, size: float = 1.0) -> None:
+    """Mark start and goal, ``size`` times as large as in a landscape."""
     from matplotlib.patches import Circle
 
     axes.plot(
@@ -204,7 +236,7 @@ def _draw_places(axes: Any, layout: MazeLayout) -> None:
         "o",
         color="white",
         markeredgecolor="black",
-        markersize=8,
+        markersize=8 * size,
         zorder=4,
         label="start",
         linestyle="none",
@@ -214,7 +246,7 @@ def _draw_places(axes: Any, layout: MazeLayout) -> None:
         "*",
         color="#ffcc0d",
         markeredgecolor="black",
-        markersize=13,
+        markersize=13 * size,
         zorder=4,
         label="goal",
         linestyle="none",

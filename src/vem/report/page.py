@@ -37,6 +37,12 @@ class Section:
         """What the slider says at each landscape, as JSON."""
         return json.dumps([drawing.title.removeprefix("Value landscape, ") for drawing in self.drawings])
 
+    @property
+    def layers(self) -> list[str]:
+        """What can be hidden in the landscapes."""
+        names = ("data", "trajectories", "guide")
+        return [name for name in names if any(f'"layer-{name}' in drawing.svg for drawing in self.drawings)]
+
     def own_caption(self, drawing: Drawing) -> str:
         """What a figure's caption says beyond its title and the shared caption."""
         if drawing.caption == self.shared_caption:

@@ -112,12 +112,18 @@ def drawing_style(salt: str = "vem") -> Iterator[None]:
 
 def new_figure(width: float = 4.6, height: float = 3.2) -> tuple[Figure, Any]:
     """A figure of one panel, small enough to be readable on a phone, and its axes."""
+    figure, (axes,) = new_panels(width, height, 1)
+    return figure, axes
+
+
+def new_panels(width: float, height: float, num_panels: int) -> tuple[Figure, list[Any]]:
+    """A figure of several panels side by side, and their axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.subplots()
+    return figure, list(figure.subplots(1, num_panels, squeeze=False)[0])
 
 
 def label_axes(axes: Any, x: str, y: str) -> None:

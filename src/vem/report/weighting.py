@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from vem.algorithms import find_method
-from vem.algorithms.base import put_rows, spec_of
+from vem.algorithms.base import Rows, put_rows, spec_of
 from vem.algorithms.config import build, sweepable
 from vem.core import advantages
 from vem.data import Dataset
@@ -61,7 +61,8 @@ def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.n
     weigh = advantages.WEIGHTS[settings.weight]
 
     @jax.jit
-    def compute(critics: Any, swept: Any, mean: Any, deviation: Any, unit: Any) -> jax.Array:
+    def compute(raw: Rows, critics: Any, swept: Any, mean: Any, deviation: Any, unit: Any) -> jax.Array:
+        # The rows are an argument: as constants of the program, XLA would compute with them while it compiles.
         rows = raw._replace(
             rewards=raw.rewards / unit, observation_mean=mean, observation_deviation=deviation, value_unit=unit
         )
@@ -78,7 +79,7 @@ def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.n
         tensors = {k.removeprefix("critics."): t for k, t in policy.tensors.items() if k.startswith("critics.")}
         critics = unflatten(template, tensors, "the policy's critics")
         names = ("observation_mean", "observation_deviation", "value_unit")
-        return np.asarray(compute(critics, swept, *(policy.tensors[name] for name in names)), np.float64)
+        return np.asarray(compute(raw, critics, swept, *(policy.tensors[name] for name in names)), np.float64)
 
     return of_policy
 

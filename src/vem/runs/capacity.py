@@ -18,11 +18,13 @@ from vem.errors import SettingsError
 REMEDY = "use a smaller --batch-size, smaller networks, or fewer seeds"
 
 
-def check_memory(algorithm: Algorithm, state: Any, num_members: int, dataset: Dataset) -> None:
+def check_memory(
+    algorithm: Algorithm, state: Any, num_members: int, dataset: Dataset, num_rows: int | None = None
+) -> None:
     """SettingsError if training surely needs more memory than there is.
 
     ``state`` holds the shapes of all members' states. The estimate is a lower bound: the states, the memory of the
-    largest stage, one batch and its widest hidden layer for each member, and the data.
+    largest stage, one batch and its widest hidden layer for each member, and ``num_rows`` rows of the data, or all.
     """
     available = available_bytes() if jax.default_backend() == "cpu" else None
     if available is None:
@@ -32,13 +34,21 @@ def check_memory(algorithm: Algorithm, state: Any, num_members: int, dataset: Da
     widest = max((leaf.shape[-1] for leaf in jax.tree.leaves(state) if leaf.ndim > 1), default=1)
     row = 4 * (2 * dataset.observation_size + dataset.action_size + widest)
     batches = num_members * row * max(stage.batch_size for stage in algorithm.stages)
-    needed = states + memory + batches + dataset.num_bytes
+    data = dataset.num_bytes if num_rows is None else dataset.num_bytes * num_rows // dataset.num_rows
+    needed = states + memory + batches + data
     if needed > available:
         raise SettingsError(
             f"training needs at least {_readable(needed)} of memory and {_readable(available)} are available: "
             f"{_readable(states)} for the parameters of {num_members} {'policy' if num_members == 1 else 'policies'}, "
-            f"{_readable(batches)} for their batches, {_readable(memory + dataset.num_bytes)} for the data; {REMEDY}"
+            f"{_readable(batches)} for their batches, {_readable(memory + data)} for the data; {REMEDY}"
+            + ("; or hold fewer rows at a time with --pool-rows" if memory + data > needed // 2 else "")
         )
+
+
+def fits(dataset: Dataset) -> bool:
+    """Whether all rows can be held, with as much again for what is computed from them."""
+    available = available_bytes()
+    return available is None or 2 * dataset.num_bytes <= available
 
 
 @contextmanager

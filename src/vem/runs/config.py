@@ -14,6 +14,7 @@ from vem.algorithms.config import build, convert, sweepable
 from vem.errors import SettingsError
 from vem.tasks import Task
 
+LEAST_POOL_ROWS = 64
 MOST_MEMBERS = 10_000
 """Policies of one run at most; each has its own networks and its own file."""
 
@@ -47,6 +48,8 @@ class Config:
     rules: dict[str, Any] = field(default_factory=dict)
     """How the data was read."""
     data_dir: str | None = None
+    pool_rows: int | None = None
+    """Rows held at a time, the others on disk; None: all, once the run is made."""
 
     @property
     def members(self) -> list[Member]:
@@ -75,6 +78,7 @@ def make_config(
     rules: dict[str, Any] | None = None,
     data_dir: str | None = None,
     task: Task | None = None,
+    pool_rows: int | None = None,
 ) -> Config:
     """A complete, checked Config; a sweepable setting may be given as a list of values.
 
@@ -105,6 +109,7 @@ def make_config(
         steps=check_steps(steps),
         rules=reading_rules(algorithm, preset, rules),
         data_dir=data_dir,
+        pool_rows=check_pool_rows(pool_rows),
     )
     if len(config.members) > MOST_MEMBERS:
         raise SettingsError(
@@ -127,6 +132,15 @@ def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     if not chosen or len(set(chosen)) != len(chosen) or min(chosen) < 0 or max(chosen) >= 2**31:
         raise SettingsError(f"seeds are {list(chosen[:8])}; give at least one, all different, from 0 to 2³¹ − 1")
     return chosen
+
+
+def check_pool_rows(pool_rows: int | None) -> int | None:
+    """``pool_rows``, if it is a number of rows that a pool can have."""
+    if pool_rows is None:
+        return None
+    if isinstance(pool_rows, bool) or not isinstance(pool_rows, int) or pool_rows < LEAST_POOL_ROWS:
+        raise SettingsError(f"--pool-rows is {pool_rows!r}; give a whole number, {LEAST_POOL_ROWS} or more")
+    return pool_rows
 
 
 def check_steps(steps: int) -> int:

@@ -5,6 +5,7 @@ RUN/metrics.jsonl       training metrics, one line a chunk
 RUN/evaluations.jsonl   one line an episode; the newest evaluation of each member, number of steps and environment
 RUN/evaluation.json     the summary of the newest evaluation in the data's own environment
 RUN/evaluation-X.json   that in another environment, X
+RUN/traces/             what the members with a guide observed in one of those episodes, in mazes
 RUN/checkpoints/        the newest two states; a resumed run ends with the same bits as one never stopped
 RUN/policies/           one file for each member (seed and swept setting)
 RUN/.lock               held by the process that trains
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -26,9 +28,12 @@ from vem.errors import RunError
 from vem.runs.config import Config
 from vem.runs.config_file import read_config, write_config
 from vem.runs.records import DataFacts, EpisodeRecord, EvaluationSummary, MetricLine, read_summary
+from vem.runs.traces import Trace, read_trace, write_trace
 from vem.storage import write_file, write_json
 
 Record = TypeVar("Record")
+NEWEST_BYTES = 65_536
+"""How much of the end of a file is read first to find its newest line."""
 
 
 class Lines(NamedTuple, Generic[Record]):
@@ -104,6 +109,21 @@ class RunDirectory:
         """The training metrics."""
         return _read_lines(self.path / "metrics.jsonl", MetricLine.from_json)
 
+    def newest_metrics(self) -> MetricLine | None:
+        """The newest line of training metrics, or None before the first; only the end of the file is read."""
+        size = NEWEST_BYTES
+        with suppress(OSError), (self.path / "metrics.jsonl").open("rb") as file:
+            length = file.seek(0, os.SEEK_END)
+            while True:
+                file.seek(max(0, length - size))
+                for text in reversed(file.read().split(b"\n")):
+                    if (line := _parse(text, MetricLine.from_json)) is not None:
+                        return line
+                if size >= length:
+                    break
+                size *= 8
+        return None
+
     def write_metrics(self, line: MetricLine) -> None:
         """Add one line of training metrics."""
         path = self.path / "metrics.jsonl"
@@ -133,15 +153,30 @@ class RunDirectory:
         return _read_lines(self.path / "evaluations.jsonl", EpisodeRecord.from_json)
 
     def write_episodes(self, records: Sequence[EpisodeRecord]) -> None:
-        """Add records; they replace older ones of the same members, steps and environment."""
+        """Add records; they replace older ones of the same members, steps and environment.
+
+        Of the first record of a member in the data's own environment that holds observations, they become its trace.
+        """
         replaced = {(record.member, record.steps, record.environment) for record in records}
         kept = [
             record
             for record in self.episodes().records
             if (record.member, record.steps, record.environment) not in replaced
         ]
-        lines = (json.dumps(dataclasses.asdict(record), allow_nan=False) + "\n" for record in (*kept, *records))
+        lines = (json.dumps(record.to_json(), allow_nan=False) + "\n" for record in (*kept, *records))
         write_file(self.path / "evaluations.jsonl", "".join(lines).encode())
+        traced = [record for record in records if record.observations is not None and record.environment is None]
+        for record in {record.member: record for record in reversed(traced)}.values():
+            write_trace(self.trace_path(record.member), record)
+
+    def trace_path(self, member: str) -> Path:
+        """Where the trace of a member is, if it has one."""
+        return self.path / "traces" / f"{member}.safetensors"
+
+    def trace(self, member: str) -> Trace | None:
+        """What a member observed in one episode; None if it has no trace, RunError if that is damaged."""
+        path = self.trace_path(member)
+        return read_trace(path) if path.exists() else None
 
     def summary_path(self, environment: str | None = None) -> Path:
         """Where the summary is of an evaluation in ``environment``; None: in that of the data."""
@@ -188,6 +223,15 @@ class RunDirectory:
             ) from None
         self._lock = lock
 
+    def wait_for_lock(self, seconds: float) -> None:
+        """Wait until no other process holds the lock; after ``seconds``, ``acquire`` says who is in the way.
+
+        A file server may keep the lock of a machine that was lost for a minute or two.
+        """
+        if seconds > 0 and self.path.is_dir():
+            with suppress(Timeout, OSError, NotImplementedError), FileLock(self.path / ".lock", timeout=seconds):
+                pass
+
     def release(self) -> None:
         """Give the lock back."""
         if self._lock is not None:
@@ -230,7 +274,8 @@ class RunDirectory:
 
     def _check_empty(self) -> None:
         try:
-            is_empty = all(path.name == ".lock" for path in self.path.iterdir())
+            # A process that was killed while it wrote config.json leaves a temporary file.
+            is_empty = all(path.name == ".lock" or path.name.endswith(".tmp") for path in self.path.iterdir())
         except OSError as error:
             raise RunError(f"cannot read {self.path}: {error.strerror or error}; choose another --out") from None
         if not is_empty:

@@ -1,22 +1,25 @@
 """The only training loop: a generator over compiled chunks of steps.
 
-Several members (seeds, and values of swept settings) train side by side in one program, as a vmapped axis. The keys
-of an update depend on the seed, the stage and the update's number alone, so the result does not depend on where the
-loop was cut into chunks, stopped or resumed.
+Several members (seeds, and values of swept settings) train in one program, laid over the devices (``runs.devices``).
+The keys of an update depend on the seed, the stage and the update's number alone, so the result does not depend on
+where the loop was cut into chunks, stopped or resumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as Split
 
-from vem.algorithms.base import Algorithm, Memory, Rows, Stage, State, draw_batch
+from vem.algorithms.base import Algorithm, Memory, Metrics, Rows, Stage, State, draw_batch
 from vem.errors import DivergenceError
 from vem.runs.config import Member
+from vem.runs.devices import AXIS, Layout, lay_out, over_members
 
 LONGEST_CHUNK = 200
 """Updates between two reports at most."""
@@ -41,7 +44,15 @@ class Progress(NamedTuple):
     num_steps: int
     metrics: dict[str, np.ndarray]
     """Means over the chunk's steps, one entry a member."""
-    snapshot: Snapshot
+    layout: Layout
+    whole: Snapshot
+    """Where the run stands, with the layout's empty slots."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Where the run stands."""
+        whole = self.whole
+        return whole._replace(state=self.layout.gather(whole.state), memory=self.layout.gather(whole.memory))
 
 
 def start(algorithm: Algorithm, members: Sequence[Member], swept: dict[str, float]) -> Snapshot:
@@ -59,61 +70,81 @@ def train(
     members: Sequence[Member],
     snapshot: Snapshot,
     largest_value: float = float("inf"),
+    renew: Callable[[int, int], Rows] | None = None,
 ) -> Iterator[Progress]:
     """Train from ``snapshot`` to the end, yielding after each chunk.
+
+    ``renew`` gives the rows for the chunk that begins after so many steps of a stage, where they change on the way.
 
     Raises DivergenceError when a metric stops being finite, ``value_largest`` exceeds ``largest_value``, or the
     weights of the policy's rows sum to 0.
     """
-    keys = _keys(members)
+    # Rows that change on the way are on one device: a copy of all of them for each would have to change too.
+    layout = lay_out(len(members)) if renew is None else lay_out(len(members), num_devices=1)
+    rows, keys = layout.share(rows), _keys(members)
     num_steps = sum(stage.num_steps for stage in algorithm.stages)
     before = sum(stage.num_steps for stage in algorithm.stages[: snapshot.stage])
     first, done, state, memory = snapshot
+    state, memory = layout.spread((state, memory))
     for index in range(first, len(algorithm.stages)):
         stage = algorithm.stages[index]
         if index > first:
-            done, memory = 0, _empty(stage, len(members))
-        run_chunk = compile_chunk(stage)
-        stage_keys = jax.vmap(lambda key, index=index: jax.random.fold_in(key, index))(keys)
+            done, memory = 0, layout.spread(_empty(stage, layout.num_slots))
+        run_chunk = compile_chunk(stage, layout.mesh)
+        stage_keys = layout.spread(jax.vmap(lambda key, index=index: jax.random.fold_in(key, index))(keys))
         while done < stage.num_steps:
             count, refresh_index = _next_chunk(stage, done)
-            state, memory, metrics = run_chunk(state, memory, rows, stage_keys, done, count, refresh_index)
+            if renew is not None:
+                rows = renew(index, done)
+            counts = layout.counts(count)
+            state, memory, metrics = run_chunk(state, memory, rows, stage_keys, counts, done, refresh_index)
             done += count
-            metrics = {name: np.asarray(values) for name, values in metrics.items()}
+            metrics = {name: np.asarray(layout.gather(values)) for name, values in metrics.items()}
             _check(metrics, members, stage, before + done, largest_value)
-            yield Progress(stage, before + done, num_steps, metrics, Snapshot(index, done, state, memory))
+            whole = Snapshot(index, done, state, memory)
+            yield Progress(stage, before + done, num_steps, metrics, layout, whole)
         before += stage.num_steps
 
 
-def compile_chunk(stage: Stage) -> Any:
-    """The stage's one program: (state, memory, rows, keys, done, count, refresh or −1) → (state, memory, metrics)."""
+def compile_chunk(stage: Stage, mesh: Mesh | None = None) -> Any:
+    """The stage's one program: (state, memory, rows, keys, counts, done, refresh or −1) → (state, memory, metrics).
 
-    def member_chunk(
-        state: State, memory: Memory, rows: Rows, key: jax.Array, done: Any, count: Any, refresh_index: Any
-    ):
-        refresh_key = jax.random.fold_in(jax.random.fold_in(key, 1), done)
-        state, memory = jax.lax.cond(
-            refresh_index >= 0,
-            lambda state, memory: stage.refresh(state, memory, rows, refresh_index, refresh_key),
-            lambda state, memory: (state, memory),
-            state,
-            memory,
-        )
-        update_key = jax.random.fold_in(key, 0)
+    State, memory, keys and counts have one entry a member; one with a count of 0 stays as it is.
+    """
 
-        def step(index: jax.Array, carry: tuple[State, dict[str, jax.Array]]) -> tuple[State, dict[str, jax.Array]]:
-            state, sums = carry
-            draw_key, key = jax.random.split(jax.random.fold_in(update_key, done + index))
-            batch = draw_batch(stage, memory, rows, draw_key)
-            state, metrics = stage.update(state, memory, batch, key)
-            return state, jax.tree.map(jnp.add, sums, metrics)
+    def chunk(
+        state: State, memory: Memory, rows: Rows, keys: jax.Array, counts: jax.Array, done: Any, refresh_index: Any
+    ) -> tuple[State, Memory, Metrics]:
+        def member_chunk(state: State, memory: Memory, key: jax.Array, count: jax.Array) -> Any:
+            refresh_key = jax.random.fold_in(jax.random.fold_in(key, 1), done)
+            state, memory = jax.lax.cond(
+                (refresh_index >= 0) & (count > 0),
+                lambda state, memory: stage.refresh(state, memory, rows, refresh_index, refresh_key),
+                lambda state, memory: (state, memory),
+                state,
+                memory,
+            )
+            update_key = jax.random.fold_in(key, 0)
 
-        shapes = jax.eval_shape(lambda: stage.update(state, memory, draw_batch(stage, memory, rows, key), key)[1])
-        zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-        state, sums = jax.lax.fori_loop(0, count, step, (state, zeros))
-        return state, memory, jax.tree.map(lambda total: total / count, sums)
+            def step(index: jax.Array, carry: tuple[State, Metrics]) -> tuple[State, Metrics]:
+                state, sums = carry
+                draw_key, key = jax.random.split(jax.random.fold_in(update_key, done + index))
+                batch = draw_batch(stage, memory, rows, draw_key)
+                state, metrics = stage.update(state, memory, batch, key)
+                return state, jax.tree.map(jnp.add, sums, metrics)
 
-    return jax.jit(jax.vmap(member_chunk, (0, 0, None, 0, None, None, None)), donate_argnums=(0, 1))
+            shapes = jax.eval_shape(lambda: stage.update(state, memory, draw_batch(stage, memory, rows, key), key)[1])
+            zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+            state, sums = jax.lax.fori_loop(0, count, step, (state, zeros))
+            return state, memory, jax.tree.map(lambda total: total / jnp.maximum(count, 1), sums)
+
+        return over_members(member_chunk, state, memory, keys, counts)
+
+    if mesh is not None:
+        own, shared = Split(AXIS), Split()
+        specs = (own, own, shared, own, own, shared, shared)
+        chunk = jax.shard_map(chunk, mesh=mesh, in_specs=specs, out_specs=own, check_vma=False)
+    return jax.jit(chunk, donate_argnums=(0, 1))
 
 
 def _next_chunk(stage: Stage, done: int) -> tuple[int, int]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 from vem.data import DataInfo, Dataset
-from vem.data.action_columns import action_columns_from_json
-from vem.data.encoding import Encoder
+from vem.data.dataset import info_from_json
 from vem.tasks import task_of
 
 OLD_RECORD_NAMES = {"updates": "steps"}
@@ -38,14 +37,7 @@ class DataFacts:
         if "task" not in stored:  # written before data knew their task
             task = task_of(stored)
             stored = {**stored, "task": task.name if task else None}
-        known = {field.name for field in dataclasses.fields(DataInfo)}
-        facts: dict[str, Any] = {name: value for name, value in stored.items() if name in known}
-        facts |= {name: tuple(facts[name]) for name in ("action_low", "action_high", "warnings") if name in facts}
-        facts["action_columns"] = action_columns_from_json(facts.get("action_columns", ()))
-        if facts.get("encoder") is not None:
-            facts["encoder"] = Encoder.from_json(facts["encoder"])
-        info = DataInfo(**facts)
-        return cls(info, str(stored["sha256"]), int(stored["num_rows"]))
+        return cls(info_from_json(stored), str(stored["sha256"]), int(stored["num_rows"]))
 
     def to_json(self) -> dict[str, Any]:
         """The facts as config.json holds them."""
@@ -128,6 +120,8 @@ class EpisodeRecord:
     error: str | None = None
     environment: str | None = None
     """Where, if not in the environment of the run's data."""
+    observations: np.ndarray | None = field(default=None, compare=False, repr=False)
+    """Those of the whole episode, where it leaves a trace (``vem.runs.traces``); no part of its line."""
 
     @classmethod
     def from_json(cls, record: Any) -> EpisodeRecord | None:
@@ -137,10 +131,18 @@ class EpisodeRecord:
             episode = cls(**record)
         except TypeError:
             return None
+        if episode.observations is not None:
+            return None
         needed = (episode.episode, episode.seed)
         numbers = (episode.steps, episode.episode_return, episode.length, episode.value_start, episode.target_start)
         is_good = isinstance(episode.member, str) and all(map(_is_number, needed))
         return episode if is_good and all(number is None or _is_number(number) for number in numbers) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as its line holds it."""
+        facts = dataclasses.asdict(dataclasses.replace(self, observations=None))
+        del facts["observations"]
+        return facts
 
 
 class EvaluationSummary(TypedDict):

@@ -16,17 +16,22 @@ import numpy as np
 
 from vem import storage
 from vem.algorithms import find_method
-from vem.algorithms.base import Algorithm, Rows, put_rows, spec_of
+from vem.algorithms.base import Algorithm, Rows, Spec, put_rows, spec_of
 from vem.algorithms.config import sweepable
+from vem.algorithms.units import find_units
 from vem.data import Dataset, load
+from vem.data.shards import resident
 from vem.data.transforms import repeat_terminals
 from vem.errors import RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
 from vem.runs import checkpoints
-from vem.runs.capacity import check_memory, refusing_to_run_out
+from vem.runs.capacity import check_memory, fits, refusing_to_run_out
 from vem.runs.config import Config, build_settings, make_config
+from vem.runs.devices import lay_out, prepare_devices
 from vem.runs.directory import RunDirectory
 from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, start, train
+from vem.runs.pool import Pool
+from vem.runs.pool_plan import PoolPlan, choose_pool_rows, plan_pool
 from vem.runs.progress import progress_display, stop_requests
 from vem.runs.records import DataFacts, MetricLine, metric_columns
 from vem.tasks import task_of
@@ -66,6 +71,10 @@ def read_data(source: str, rules: dict[str, Any], data_dir: str | None = None) -
     rules = dict(rules)
     repeat = rules.pop("repeat_terminals", False)
     dataset = load(source, data_dir=data_dir, **rules)
+    if repeat and dataset.shards is not None and not fits(dataset):
+        raise SettingsError(
+            f"{source} does not fit into the memory, which repeat_terminals (preset authors) needs; use another preset"
+        )
     return repeat_terminals(dataset) if repeat else dataset
 
 
@@ -73,6 +82,7 @@ class Run:
     """A run directory and what trains in it."""
 
     def __init__(self, files: RunDirectory, config: Config, dataset: Dataset | None = None) -> None:
+        prepare_devices()
         self.files = files
         self.config = config
         self.messages: list[str] = []
@@ -123,16 +133,40 @@ class Run:
         kept = {name: getattr(known, name) for name in names}
         return dataclasses.replace(dataset, info=dataclasses.replace(found, **kept))
 
-    @cached_property
+    @property
     def algorithm(self) -> Algorithm:
         """The method, bound to its settings and the data."""
-        return find_method(self.config.algorithm).make(self.settings, spec_of(self.dataset), self.config.steps)
+        return self._planned[0]
+
+    @cached_property
+    def _planned(self) -> tuple[Algorithm, PoolPlan | None]:
+        def make(spec: Spec) -> Algorithm:
+            return find_method(self.config.algorithm).make(self.settings, spec, self.config.steps)
+
+        if self.config.pool_rows is None:
+            return make(spec_of(self.dataset)), None
+        return plan_pool(self.dataset, self.config.pool_rows, make)
+
+    @property
+    def _row_settings(self) -> dict[str, Any]:
+        settings = dataclasses.asdict(self.settings)
+        return {name: settings[name] for name in ROW_SETTINGS if name in settings}
 
     @cached_property
     def rows(self) -> Rows:
-        """The data on the device, in the units of the method."""
-        settings = dataclasses.asdict(self.settings)
-        return put_rows(self.dataset, **{name: settings[name] for name in ROW_SETTINGS if name in settings})
+        """The data on the device, in the units of the method; all of it, also where a run has a pool."""
+        place = lay_out(len(self.config.members)).place
+        return put_rows(resident(self.dataset), **self._row_settings, place=place)
+
+    @cached_property
+    def pool(self) -> Pool | None:
+        """What holds some of the rows where there are too many; None: all are held."""
+        algorithm, plan = self._planned
+        if plan is None:
+            return None
+        num_steps = [stage.num_steps for stage in algorithm.stages]
+        units = find_units(self.dataset, **self._row_settings)
+        return Pool(self.dataset, plan, num_steps, units, self.config.seeds[0])
 
     @property
     def policy_paths(self) -> list[Path]:
@@ -183,7 +217,9 @@ class Run:
         """SettingsError if training surely needs more memory than there is."""
         with refusing_to_run_out():
             state = jax.eval_shape(lambda: self.initial().state)
-            check_memory(self.algorithm, state, len(self.config.members), self.dataset)
+            plan = self._planned[1]
+            held = None if plan is None else plan.num_rows
+            check_memory(self.algorithm, state, len(self.config.members), self.dataset, held)
 
     def begin(self) -> None:
         """Take the lock and read the newest checkpoint; afterwards ``messages`` says where training goes on."""
@@ -233,17 +269,17 @@ class Run:
                 yield from self._chunks()
         finally:
             self._begun, self._snapshot = False, None
+            if (pool := self.__dict__.get("pool")) is not None:  # made, if training came that far
+                pool.close()
             self.files.release()
 
     def _chunks(self) -> Iterator[Progress]:
-        rows = self.rows
         snapshot = self._snapshot or self.initial()
-        largest = 5 * (
-            1 + float(np.abs(np.asarray(rows.rewards)).max()) / (1 - self.config.settings.get("discount", 0.99))
-        )
+        rows, renew, largest_reward = self._source(snapshot)
+        largest = 5 * (1 + largest_reward / (1 - self.config.settings.get("discount", 0.99)))
         started, saved = time.monotonic(), time.monotonic()
         progress = None
-        for progress in train(self.algorithm, rows, self.config.members, snapshot, largest):
+        for progress in train(self.algorithm, rows, self.config.members, snapshot, largest, renew):
             if _is_metric_line(progress, self.config.steps):
                 self.files.write_metrics(self._metric_line(progress, time.monotonic() - started))
             yield progress
@@ -254,6 +290,13 @@ class Run:
         state = (progress.snapshot if progress else snapshot).state
         for policy, path in zip(self.export(state), self.policy_paths, strict=True):
             policy.save(path)
+
+    def _source(self, snapshot: Snapshot) -> tuple[Rows, Callable[[int, int], Rows] | None, float]:
+        """The rows to begin with, what changes them on the way, and the largest |reward| of all."""
+        if self.pool is None:
+            return self.rows, None, float(np.abs(np.asarray(self.rows.rewards)).max())
+        self.pool.close()  # it may stand elsewhere, after a run that was stopped
+        return self.pool.at(snapshot.stage, snapshot.done), self.pool.at, self.pool.units.largest_reward
 
     def train(self, callbacks: Sequence[Callback] = (), progress: bool | TextIO = False) -> Run:
         """Train to the end, or until a callback returns True, and return the run.
@@ -318,8 +361,8 @@ class Run:
     def export(self, state: Any) -> list[Policy]:
         """The policies in a state of training, in the members' order."""
         exported = jax.device_get(jax.vmap(self.algorithm.export)(state))
-        rows = self.rows
-        normalizer = (np.asarray(rows.observation_mean), np.asarray(rows.observation_deviation))
+        units = self.pool.units if self.pool is not None else self.rows
+        normalizer = (np.asarray(units.observation_mean), np.asarray(units.observation_deviation))
         info = self.dataset.info
         bounds = (np.asarray(info.action_low), np.asarray(info.action_high))
         kind, policies = self.algorithm.policy_kind, []
@@ -336,7 +379,7 @@ class Run:
                 "packages": _packages(),
             }
             parameters = jax.tree.map(lambda leaf, index=index: leaf[index], exported)
-            parameters["value_unit"] = np.asarray(rows.value_unit)
+            parameters["value_unit"] = np.asarray(units.value_unit, np.float32)
             policies.append(make_policy(kind, parameters, bounds, normalizer, facts, info.encoder))
         return policies
 
@@ -348,9 +391,14 @@ def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Da
         files.reserve()
     try:
         full, notes = build_settings(config.algorithm, config.settings).complete(spec_of(dataset))
-        config = dataclasses.replace(config, settings=dataclasses.asdict(full))
+        pool_rows = choose_pool_rows(config.pool_rows, dataset)
+        config = dataclasses.replace(config, settings=dataclasses.asdict(full), pool_rows=pool_rows)
         run = Run(files, config, dataset)
         run.messages += notes
+        if pool_rows is not None:
+            held = run._planned[1]
+            assert held is not None
+            run.messages.append(f"pool of {held.num_rows:,} rows: the others stay where they are and take turns in it")
         run.check_memory()
         files.write_config(config, DataFacts.of(dataset), _packages())
     except BaseException:

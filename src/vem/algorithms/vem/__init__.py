@@ -16,6 +16,7 @@ from vem.algorithms.vem.config import VEM
 from vem.algorithms.vem.values import ValueMemory, VEMState
 from vem.core import advantages
 from vem.core.arithmetic import trained
+from vem.core.memory import rolling_rows
 from vem.core.networks import apply_networks
 
 __all__ = ["VEM", "VEMState", "make"]
@@ -89,4 +90,5 @@ def joint_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
         empty=lambda: JointMemory(*values.empty_memory(config, spec), policy.empty_scale()),
         refresh=refresh,
         update=update,
+        fresh_rows=rolling_rows(values.num_fresh(config)),
     )

@@ -164,7 +164,9 @@ def refresh_moves(
     assert config.horizon is not None, "complete decides it"
     assert config.discount is not None, "complete decides it"
     ends = episode_ends(rows.valid)
-    state = state._replace(policy=state.policy._replace(move_scale=fit_move_scale(rows, ends, config.horizon)))
+    # The unit of moves stays when other rows take the place of these: guide and executor must agree on it.
+    scale_of_moves = jnp.where(index == 0, fit_move_scale(rows, ends, config.horizon), state.policy.move_scale)
+    state = state._replace(policy=state.policy._replace(move_scale=scale_of_moves))
     values = final_values(state, rows)
     steps = memory.Steps(rows.rewards, config.discount * rows.continues, rows.valid)
     returns = memory.n_step(values, steps, config.horizon)

@@ -129,6 +129,12 @@ def empty_memory(config: VEM, spec: Spec) -> ValueMemory:
     return ValueMemory(blank, blank)
 
 
+def num_fresh(config: VEM) -> int | None:
+    """Rows valued at a refresh after the first; None: all."""
+    # A refreshed row costs one forward pass, an updated row about three.
+    return None if config.refresh == "full" else 3 * config.batch_size * config.steps_per_refresh
+
+
 def refresh_memory(
     config: VEM, spec: Spec, state: VEMState, old: ValueMemory, rows: Rows, index: jax.Array, key: jax.Array
 ) -> tuple[VEMState, ValueMemory]:
@@ -136,10 +142,9 @@ def refresh_memory(
     if config.target_update == "refresh":
         rate = jnp.where(index == 0, 0.0, config.target_rate)
         state = state._replace(targets=optax.incremental_update(state.critics, state.targets, rate))
-    # A refreshed row costs one forward pass, an updated row about three.
-    num_fresh = None if config.refresh == "full" else 3 * config.batch_size * config.steps_per_refresh
     value = partial(target_values, config, state, rows)
-    values = memory.refresh_values(value, rows.observations, old.values, index, num_fresh)
+    fresh, is_zero = num_fresh(config), config.initial_values == "zero"
+    values = memory.refresh_values(value, rows.observations, old.values, index, fresh, is_zero_at_first=is_zero)
     return state, ValueMemory(values, plan_returns(config, spec, values, rows, state.swept["expectile"]))
 
 
@@ -190,4 +195,5 @@ def value_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
         refresh=partial(refresh_memory, config, spec),
         update=update,
         trains_policy=False,
+        fresh_rows=memory.rolling_rows(num_fresh(config)),
     )

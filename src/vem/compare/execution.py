@@ -1,0 +1,120 @@
+"""How the cells of a comparison or a sweep are run: in this process, in jobs on this machine, or on a Ray cluster."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
+from vem.compare.cells import Cell, check_cells, check_place, record_failure
+from vem.compare.cluster import find_ray, run_on_ray
+from vem.compare.jobs import run_jobs
+from vem.compare.mirror import Mirror, copy_place, is_address
+from vem.compare.view import View, showing
+from vem.compare.work import Job, run_here
+from vem.errors import SettingsError, Stopped, VemError
+
+SAME_COMMAND = "the same command goes on from here"
+ENGINES = ("local", "ray")
+
+Engine = Callable[[Sequence[Job], View], bool]
+"""Runs jobs, each to its end or its failure, and returns whether a signal stopped them (after saving)."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How cells are run; it changes no result."""
+
+    episodes: int = 100
+    jobs: int = 1
+    evaluate_every: int | None = None
+    checkpoint_seconds: float = 60.0
+    engine: str = "local"
+    address: str | None = None
+    """Of the Ray cluster."""
+    progress: bool | TextIO = True
+
+    def __post_init__(self) -> None:
+        for name in ("jobs", "episodes", "evaluate_every"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise SettingsError(f"--{name.replace('_', '-')} is {value}; it must be a whole number, 1 or more")
+        if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds >= 0):
+            raise SettingsError(f"--checkpoint-seconds is {self.checkpoint_seconds}; it must be 0 or more")
+        if self.engine not in ENGINES:
+            raise SettingsError(f"--engine is {self.engine!r}; choose from {', '.join(ENGINES)}")
+        if self.engine == "ray" and self.jobs != 1:
+            raise SettingsError("--jobs is for this machine; a Ray cluster runs as many cells as it has cores")
+        if self.engine != "ray" and self.address is not None:
+            raise SettingsError(f"--address {self.address} is that of a Ray cluster; add --engine ray")
+
+    @property
+    def run(self) -> Engine:
+        """The engine."""
+        if self.engine == "ray":
+            return partial(run_on_ray, address=self.address)
+        return partial(run_jobs, num_jobs=self.jobs) if self.jobs > 1 else run_in_turn
+
+    @property
+    def stream(self) -> TextIO | None:
+        """Where progress is shown."""
+        return sys.stdout if self.progress is True else self.progress or None
+
+
+def run_cells(cells: Sequence[Cell], out: str | Path, how: Execution) -> list[Cell]:
+    """Do what is left of the cells and return them, with their records in their directories.
+
+    If ``out`` is an address, the directories returned are copies. Raises Stopped if a signal stopped it, after saving.
+    """
+    engine = how.run
+    if engine is not run_in_turn:
+        _check_for_processes(cells)
+    if how.engine == "ray":
+        find_ray()
+    mirror = Mirror(str(out)) if is_address(out) else None
+    if mirror is not None:
+        place = copy_place(str(out))
+        cells = [cell.at(place / cell.dataset / cell.label) for cell in cells]
+        for cell in cells:
+            mirror.pull_records(cell)
+    states = check_cells(cells, how.episodes)
+    left = [cell for cell in cells if states[cell.name] != "done"]
+    if left:
+        mirror.check() if mirror else check_place(out)
+    view = View(how.stream, len(left), mirror)
+    view.say(f"{len(left)} of {len(cells)} cells in {out} are left to do")
+    address = str(out) if mirror else None
+    jobs = [Job(cell, how.episodes, how.evaluate_every, how.checkpoint_seconds, address) for cell in left]
+    try:
+        with showing(view):
+            is_stopped = bool(jobs) and engine(jobs, view)
+    except KeyboardInterrupt:
+        is_stopped = True
+    if is_stopped:
+        raise Stopped(f"stopped and saved; {SAME_COMMAND}")
+    return list(cells)
+
+
+def run_in_turn(jobs: Sequence[Job], view: View) -> bool:
+    """Run the jobs in this process, one after another; a signal raises KeyboardInterrupt (after saving)."""
+    for job in jobs:
+        try:
+            run_here(job, view.stream)
+            view.refresh(job.cell)
+        except VemError as error:  # of the place where the run is: it must not cost the cells that come after it
+            record_failure(job.cell, str(error))
+            view.say(f"{job.cell.name}: failed: {error}")
+    return False
+
+
+def _check_for_processes(cells: Sequence[Cell]) -> None:
+    arrays = {cell.dataset for cell in cells if cell.data is not None and cell.data.info.source == "arrays"}
+    if arrays:
+        raise SettingsError(
+            f"the dataset {', '.join(sorted(arrays))} was made from arrays, which other processes cannot read: "
+            "give jobs=1, or save it to a file"
+        )

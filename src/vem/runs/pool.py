@@ -1,0 +1,196 @@
+"""The resident pool: some of the rows on the device, replaced by others from the disk while training goes on.
+
+The pool is sections of equal length, each filled with stretches of whole episodes in an order that is random once an
+epoch, so that all rows are in the pool equally long. A section is replaced as a whole, between two chunks; the next
+ones are read by a thread of their own meanwhile. What the pool holds depends on the seed and on the steps done alone:
+a resumed run finds the same rows.
+
+Methods see a pool as they see a dataset, and its memory is theirs. So sections are replaced only where a refresh
+values them anew: with a rolling refresh, exactly the rows that are next in turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vem.algorithms.base import Rows, put_rows
+from vem.algorithms.units import Units
+from vem.data.dataset import Dataset, RowBlock
+from vem.data.stretches import Stretch, cut_stretches, pack
+from vem.runs.pool_plan import PoolPlan
+
+STRETCH_ROWS = 8192
+"""Rows that are read together, at least; fewer in small sections."""
+STRETCHES_PER_SECTION = 8
+PREFETCHED = 2
+"""Sections that are read ahead."""
+
+
+class _Section(NamedTuple):
+    """The rows of a section, filled up with rows that are not valid; or those of the whole pool on the device."""
+
+    observations: Any
+    actions: Any
+    rewards: Any
+    continues: Any
+    valid: Any
+
+
+class Pool:
+    """The rows on the device. ``at`` gives them for a chunk; those given before must not be used any more."""
+
+    def __init__(self, dataset: Dataset, plan: PoolPlan, num_steps: Sequence[int], units: Units, seed: int) -> None:
+        self.plan = plan
+        self.units = units
+        self._dataset = dataset
+        self._num_steps = tuple(num_steps)
+        self._seed = seed
+        self._ends = dataset.episode_ends
+        longest = int(np.diff(self._ends, prepend=-1).max())
+        most = max(longest, min(STRETCH_ROWS, plan.section_rows // STRETCHES_PER_SECTION))
+        self._stretches = cut_stretches(self._ends, min(most, plan.section_rows))
+        first = self._contents()
+        self._num_drawable = sum(self._count_valid(next(first)) for _ in range(plan.num_sections))
+        self._valid = np.zeros(plan.num_rows, np.bool_)
+        self._rows: Rows | None = None
+        self._position: tuple[int, int] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._jobs: Iterator[tuple[int, list[Stretch]]] = iter(())
+        self._reading: deque[tuple[int, Future[_Section]]] = deque()
+
+    @property
+    def normalizer(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and deviation of the observations of all data."""
+        return self.units.observation_mean, self.units.observation_deviation
+
+    def at(self, stage: int, done: int) -> Rows:
+        """The rows for the chunk that begins after ``done`` steps of a stage."""
+        is_new, self._position = self._position != (stage, done), (stage, done)
+        if self._rows is None:
+            self._rows = self._filled(stage, done)
+        elif is_new and (renewed := self.plan.renewed(stage, done)):
+            columns = _columns(self._rows)
+            for section in renewed:
+                expected, read = self._reading.popleft()
+                assert section == expected, "sections are read in the order in which they are replaced"
+                columns = self._put(columns, section, read.result())
+                self._num_fills += 1
+                self._read_ahead()
+            self._rows = self._assembled(columns)
+        return self._rows
+
+    def close(self) -> None:
+        """Stop reading, and give the memory back."""
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+        self._thread, self._rows = None, None
+        self._reading.clear()
+
+    def _contents(self) -> Iterator[list[Stretch]]:
+        return pack(self._stretches, self._ends, self.plan.section_rows, self._seed)
+
+    def _filled(self, stage: int, done: int) -> Rows:
+        """The whole pool as it is at a chunk, and the thread that reads what comes next."""
+        contents, held, self._num_fills = self._contents(), {}, 0
+        for section in self.plan.fills(stage, done, self._num_steps):
+            held[section] = next(contents)
+            self._num_fills += 1
+        num_rows, dataset = self.plan.num_rows, self._dataset
+        columns = _Section(
+            observations=jnp.zeros((num_rows, dataset.observation_size), jnp.float32),
+            actions=jnp.zeros((num_rows, dataset.action_size), jnp.float32),
+            rewards=jnp.zeros(num_rows, jnp.float32),
+            continues=jnp.zeros(num_rows, jnp.float32),
+            valid=jnp.zeros(num_rows, jnp.bool_),
+        )
+        for section, stretches in held.items():
+            columns = self._put(columns, section, self._read(stretches))
+        self._thread = ThreadPoolExecutor(1, "vem-pool")
+        self._jobs = self._upcoming(contents, stage, done)
+        for _ in range(PREFETCHED):
+            self._read_ahead()
+        return self._assembled(columns)
+
+    def _upcoming(
+        self, contents: Iterator[list[Stretch]], stage: int, done: int
+    ) -> Iterator[tuple[int, list[Stretch]]]:
+        """The sections that are replaced after a chunk, with what they will hold."""
+        for index in range(stage, len(self._num_steps)):
+            period = self.plan.renewals[index].period
+            after = done if index == stage else 0
+            for at in range(after // period * period + period, self._num_steps[index], period):
+                for section in self.plan.renewed(index, at):
+                    yield section, next(contents)
+
+    def _read_ahead(self) -> None:
+        job = next(self._jobs, None)
+        if job is not None and self._thread is not None:
+            self._reading.append((job[0], self._thread.submit(self._read, job[1])))
+
+    def _read(self, stretches: list[Stretch]) -> _Section:
+        """A section in the units of the method."""
+        joined = RowBlock(
+            *map(np.concatenate, zip(*(self._dataset.block(s.start, s.stop) for s in stretches), strict=True))
+        )
+        cut = np.cumsum([stretch.num_rows for stretch in stretches])[[stretch.is_cut for stretch in stretches]] - 1
+        for column in (joined.actions, joined.rewards, joined.valid, joined.terminal):
+            column[cut] = 0
+        units = self.units
+        part = Dataset(*joined, info=self._dataset.info)
+        rows = put_rows(part, reward_scale=units.reward_scale, reward_shift=units.reward_shift)
+        missing = self.plan.section_rows - part.num_rows
+        return _Section(
+            # Networks see these rows too, so they get an observation that exists.
+            np.pad(joined.observations, ((0, missing), (0, 0)), "edge"),
+            np.pad(np.asarray(rows.actions), ((0, missing), (0, 0))),
+            np.pad(np.asarray(rows.rewards) / np.float32(units.value_unit), (0, missing)),
+            np.pad(np.asarray(rows.continues), (0, missing)),
+            np.pad(joined.valid, (0, missing)),
+        )
+
+    def _put(self, columns: _Section, section: int, content: _Section) -> _Section:
+        start = section * self.plan.section_rows
+        self._valid[start : start + self.plan.section_rows] = content.valid
+        return _replace_rows(columns, content, start)
+
+    def _assembled(self, columns: _Section) -> Rows:
+        mean, deviation = self.normalizer
+        return Rows(
+            *columns,
+            drawable=jnp.asarray(self._drawable()),
+            observation_mean=jnp.asarray(mean),
+            observation_deviation=jnp.asarray(deviation),
+            value_unit=jnp.asarray(self.units.value_unit, jnp.float32),
+        )
+
+    def _drawable(self) -> np.ndarray:
+        """Valid rows, always as many: some chosen at random are left out or listed twice, so that all are alike."""
+        rows = np.flatnonzero(self._valid).astype(np.int32)
+        surplus = len(rows) - self._num_drawable
+        random = np.random.default_rng((self._seed, self._num_fills))
+        if surplus >= 0:
+            return np.delete(rows, random.choice(len(rows), surplus, replace=False))
+        return np.concatenate([rows, rows[random.choice(len(rows), -surplus)]])
+
+    def _count_valid(self, stretches: list[Stretch]) -> int:
+        bounds = np.array([(stretch.start, stretch.stop) for stretch in stretches])
+        num_ends = np.diff(np.searchsorted(self._ends, bounds)).sum()
+        return int(np.diff(bounds).sum() - num_ends - sum(stretch.is_cut for stretch in stretches))
+
+
+def _columns(rows: Rows) -> _Section:
+    return _Section(*rows[: len(_Section._fields)])
+
+
+@partial(jax.jit, donate_argnums=0)
+def _replace_rows(columns: _Section, content: _Section, start: int) -> _Section:
+    """The columns with the rows from ``start`` on replaced, in place."""
+    return jax.tree.map(lambda rows, new: jax.lax.dynamic_update_slice_in_dim(rows, new, start, 0), columns, content)

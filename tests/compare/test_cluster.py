@@ -1,0 +1,187 @@
+"""Cells on a real Ray cluster of a head and two worker nodes, on loopback."""
+
+import _thread
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from comparison_cases import FLAGS, SETTINGS, write_data
+from ray_cluster import running_cluster
+from vem.cli import main
+from vem.compare import cluster as cluster_module
+from vem.compare import node
+from vem.compare.grid import make_cells
+from vem.compare.node import Order, check_node, only_needed, run_order
+from vem.compare.process import STOPPED
+from vem.compare.work import Job
+from vem.errors import RunError
+
+STEPS = 20_000
+DATASETS = ("pointmaze-umaze", "pointmaze-medium", "pointmaze-large")
+
+
+def command(data: list[Path], out: object, *arguments: str) -> list[str]:
+    given = [*data, "--algorithms", "bc", "--steps", STEPS, "--seeds", 1, "--episodes", 2, "--out", out]
+    given += ["--no-report", "--checkpoint-seconds", 0]
+    return [sys.executable, "-m", "vem", "compare", *map(str, given), *FLAGS, *arguments]
+
+
+def results(out: Path) -> dict[str, object]:
+    """The bytes of every file but logs, times and locks."""
+    found: dict[str, object] = {}
+    for path in sorted(out.rglob("*")):
+        name = path.relative_to(out).as_posix()
+        if path.name == "metrics.jsonl":
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+            found[name] = [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+        elif path.is_file() and path.suffix != ".log" and not path.name.startswith(".") and "checkpoints" not in name:
+            found[name] = path.read_bytes()
+    return found
+
+
+def wait_until(condition, process, seconds=240.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert process.poll() is None, process.communicate()
+        if condition():
+            return
+        time.sleep(0.1)
+    raise TimeoutError
+
+
+def start(arguments, variables, folder):
+    return subprocess.Popen(
+        arguments, env=variables, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def order(out, **message):
+    return Order("0.1.0", str(out), None, {**only_needed(os.environ), "OMP_NUM_THREADS": "1"}, message)
+
+
+def test_without_ray_one_sentence_says_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    data = write_data(tmp_path)
+    assert main(["compare", str(data), "--engine", "ray", "--out", str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err
+    assert error == "error: Ray is not installed: pip install 'vem[ray]', or leave out --engine ray\n"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--engine", "slurm"], "--engine is 'slurm'; choose from local, ray"),
+        (["--engine", "ray", "--jobs", "2"], "--jobs is for this machine"),
+        (["--address", "127.0.0.1:6379"], "add --engine ray"),
+        (["--checkpoint-seconds", "-1"], "--checkpoint-seconds is -1.0"),
+    ],
+)
+def test_engines_that_mean_nothing(tmp_path, capsys, arguments, message):
+    assert main(["compare", str(write_data(tmp_path)), "--out", str(tmp_path / "out"), *arguments]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_address_without_a_cluster_is_one_sentence(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("ray", reason="needs vem[ray]")
+    given = [
+        "compare",
+        str(write_data(tmp_path)),
+        "--algorithms",
+        "bc",
+        "--out",
+        str(tmp_path / "out"),
+        "--engine",
+        "ray",
+    ]
+    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 0.5)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        closed = f"127.0.0.1:{other.getsockname()[1]}"
+        assert main([*given, "--address", closed]) == 1
+        assert f"no Ray cluster was found at {closed} (" in capsys.readouterr().err
+        other.listen()  # something that is not Ray
+        assert main([*given, "--address", closed]) == 1
+        assert f"no Ray cluster was found at {closed} (no answer within" in capsys.readouterr().err
+    for address, message in (("nonsense", "give HOST:PORT"), ("ray://127.0.0.1:1", "an address of Ray Client")):
+        assert main([*given, "--address", address]) == 1
+        assert message in capsys.readouterr().err
+    assert not list((tmp_path / "out").rglob("*.json"))
+
+
+def test_a_node_that_cannot_run_cells_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(node, "LOOK_SECONDS", 0.0)
+    check_node(order(tmp_path))
+    with pytest.raises(RunError, match=r"has vem 0\.1\.0, not 7; install the same"):
+        check_node(order(tmp_path)._replace(version="7"))
+    marker = tmp_path / "out" / ".cluster"
+    with pytest.raises(RunError, match=r"does not see .*out: give an --out that all nodes share, or an address"):
+        check_node(order(tmp_path)._replace(marker=str(marker)))
+
+
+def test_a_cancelled_cell_saves(tmp_path):
+    """Ray cancels a task by an interrupt in its process."""
+    (cell,) = make_cells(
+        [str(write_data(tmp_path))], ["bc"], tmp_path, seeds=1, steps=10**8, settings={"bc": SETTINGS["bc"]}
+    )
+    message = {**Job(cell, 1).to_message(), "cores": None, "log": str(cell.log_path), "lock_seconds": 1.0}
+
+    def interrupt():
+        while not cell.files.newest_metrics():
+            time.sleep(0.05)
+        _thread.interrupt_main()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    outcome = run_order(order(tmp_path, **message))
+    assert (outcome.code, outcome.last_line[:17]) == (STOPPED, "stopped and saved")
+    assert list(cell.files.checkpoints.glob("*.safetensors"))
+
+
+@pytest.mark.slow
+def test_a_lost_nodes_cells_go_on_elsewhere_to_the_same_bytes(tmp_path):
+    pytest.importorskip("ray", reason="needs vem[ray]")
+    data = [write_data(tmp_path, name) for name in DATASETS]
+    local, out, address = tmp_path / "local", tmp_path / "out", f"file://{tmp_path}/mirror"
+    subprocess.run(command(data, local, "--jobs", "2"), check=True, stdout=subprocess.DEVNULL)
+    expected = results(local)
+    assert {path for path in expected if "policies" in path} == {
+        f"{name}/bc/policies/seed0.safetensors" for name in DATASETS
+    }
+    with running_cluster(2) as cluster:
+        variables = dict(cluster.variables)
+        ray = ["--engine", "ray", "--address", cluster.address]
+
+        # One of two nodes is killed in mid-run.
+        process = start(command(data, out, *ray), variables, tmp_path)
+        wait_until(lambda: list(out.glob("*/*/checkpoints/0*")), process)
+        wait_until(lambda: any(map(cluster.has_cell, (1, 2))), process)
+        cluster.kill(1 if cluster.has_cell(1) else 2)
+        output, _ = process.communicate(timeout=400)
+        assert process.returncode == 0, output
+        assert results(out) == expected
+        logs = "".join(path.read_text() for path in out.glob("*/*.log"))
+        assert "resuming" in logs
+        assert not list(out.glob(".cluster*"))
+
+        # Ctrl-C saves, and the same command goes on; the runs are at an address.
+        process = start(command(data, address, *ray), variables, tmp_path)
+        place = tmp_path / "mirror"
+        wait_until(lambda: list(place.glob("*/*/checkpoints/0*.safetensors")), process)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=200)
+        assert process.returncode == STOPPED, output
+        assert "Traceback" not in output
+        assert results(place) != expected
+        process = start(command(data, address, *ray), variables, tmp_path)
+        output, _ = process.communicate(timeout=400)
+        assert process.returncode == 0, output
+        assert results(place) == expected
