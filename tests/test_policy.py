@@ -1,9 +1,11 @@
 """Each kind of policy, worked by hand or against its definition; files that are not policies."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from vem.errors import RunError
+from vem.errors import RunError, VemError
 from vem.policy import ACTORS, FORMAT, VERSION, Policy, load_policy, make_policy
 from vem.storage import write_tensors
 
@@ -200,3 +202,53 @@ def test_loads_every_kind_that_is_whole(gaussian, tanh_gaussian, tmp_path):
     for policy in (gaussian, tanh_gaussian, bcq_policy(), make("deterministic", actor=[layer([[1.0]], [0.0])])):
         policy.save(tmp_path / "policy.safetensors")
         assert load_policy(tmp_path / "policy.safetensors").kind == policy.kind
+
+
+def column_policy():
+    from vem.data.action_columns import ActionColumn
+    from vem.data.encoding import Encoder, InputColumn
+
+    inputs = (InputColumn("temp", "number"), InputColumn("mode", "categorical", labels=("eco", "boost")))
+    outputs = (ActionColumn("valve", "box", 0.0, 1.0), ActionColumn("fan", "discrete", 0.0, 1.0, ("off", "on")))
+    tensors = {
+        "actor.0.weight": np.array([[0.1, 0], [0, 1], [0, -1]], np.float32),
+        "actor.0.bias": np.zeros(2, np.float32),
+        "log_std": np.zeros(2, np.float32),
+        "action_low": np.zeros(2, np.float32),
+        "action_high": np.ones(2, np.float32),
+        "observation_mean": np.zeros(3, np.float32),
+        "observation_deviation": np.ones(3, np.float32),
+        "value_unit": np.ones(1, np.float32),
+    }
+    return Policy("gaussian", tensors, {}, Encoder(inputs, outputs, ("number", "text")))
+
+
+def test_a_policy_takes_the_logs_own_columns(tmp_path):
+    column_policy().save(tmp_path / "policy.safetensors")
+    policy = load_policy(tmp_path / "policy.safetensors")
+    assert policy.columns == ("temp", "mode")
+    assert policy.encoder == column_policy().encoder
+    action = policy.act({"temp": 3.0, "mode": "eco"})
+    assert action == {"valve": pytest.approx(0.5 + np.tanh(0.3) / 2), "fan": "on"}
+    several = policy.act([{"temp": 3.0, "mode": "eco"}, {"temp": 0, "mode": "boost"}])
+    assert several["fan"].tolist() == ["on", "off"]
+    np.testing.assert_allclose(policy.act(np.array([3.0, 1, 0]))[0], action["valve"], rtol=1e-6)
+    with pytest.raises(VemError, match="column 'mode' holds 'turbo'"):
+        policy.act({"temp": 3.0, "mode": "turbo"})
+
+
+def test_a_policy_of_arrays_refuses_columns():
+    policy = dataclasses.replace(column_policy(), encoder=None)
+    with pytest.raises(RunError, match="not trained on a table and knows no column names"):
+        policy.act({"temp": 3.0, "mode": "eco"})
+    with pytest.raises(RunError, match="no array of numbers"):
+        policy.act("warm")
+
+
+def test_an_encoder_that_does_not_fit_is_refused(tmp_path):
+    policy = column_policy()
+    inputs = policy.encoder.inputs[:1]
+    path = tmp_path / "policy.safetensors"
+    dataclasses.replace(policy, encoder=dataclasses.replace(policy.encoder, inputs=inputs)).save(path)
+    with pytest.raises(RunError, match="its columns do not fit its networks"):
+        load_policy(path)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vem.algorithms.vem import VEM
     from vem.api import resume, train
     from vem.compare import compare, sweep
-    from vem.data import Dataset, describe, from_arrays, load
+    from vem.data import Dataset, describe, from_arrays, from_table, load
     from vem.errors import VemError
     from vem.evaluation.evaluate import evaluate
     from vem.policy import Policy, load_policy
@@ -50,6 +50,7 @@ _PLACES = {
     "describe": "vem.data",
     "evaluate": "vem.evaluation.evaluate",
     "from_arrays": "vem.data",
+    "from_table": "vem.data",
     "load": "vem.data",
     "load_policy": "vem.policy",
     "open_run": "vem.runs.run",
@@ -78,6 +79,7 @@ __all__ = [
     "describe",
     "evaluate",
     "from_arrays",
+    "from_table",
     "load",
     "load_policy",
     "open_run",

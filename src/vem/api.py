@@ -21,7 +21,7 @@ from vem.runs.programs import keep_programs as keep_compiled_programs
 from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, check_callbacks, create_run, open_run, read_data
 from vem.tasks import task_of
 
-RULES = ("split", "time_limit", "teleports", "task", "discrete", "repeat_terminals")
+RULES = ("split", "time_limit", "teleports", "task", "discrete", "action_bounds", "mapping", "repeat_terminals")
 """The reading rules that a resumed run gives to ``vem.load`` again."""
 
 

@@ -1,10 +1,11 @@
-"""The policy artifact: one safetensors file with networks, normalizer and bounds; acting needs NumPy alone.
+"""The policy artifact: one safetensors file with networks, encoder, normalizer, bounds; acting needs NumPy alone.
 
 A policy file is tensors plus one JSON text in the file's metadata. Loading it reads numbers; it cannot run code.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from vem.data.action_columns import ActionColumn, columns_from_json, discrete_column
-from vem.errors import RunError
+from vem.data.encoding import Encoder
+from vem.errors import DataError, RunError
 from vem.policy_kinds import (
     ACTORS,
     KIND_VALUES,
@@ -58,6 +60,8 @@ class Policy:
     tensors: Tensors
     info: dict[str, Any] = field(default_factory=dict)
     """Facts about its making: algorithm, seed, settings, dataset, environment, versions."""
+    encoder: Encoder | None = None
+    """How the log's own columns become observations and actions; for policies trained on a table."""
 
     @property
     def observation_size(self) -> int:
@@ -98,21 +102,33 @@ class Policy:
         """Whether ``guide`` and ``execute`` are available."""
         return self.kind == "guided"
 
-    def act(self, observations: np.ndarray, key: int | np.random.Generator | None = None) -> np.ndarray:
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The log's columns that ``act`` takes, for a policy trained on a table; empty otherwise."""
+        return self.encoder.columns if self.encoder else ()
+
+    def act(self, observations: Any, key: int | np.random.Generator | None = None) -> Any:
         """Actions for one observation or a batch of them: the most likely, or a sample if a key (seed) is given.
 
         Numbers come as float32, (size,) or (n, size); without a key they are the mean. A single choice comes as its
         code, an int64 or (n,) of them, as Gymnasium's Discrete takes it; several as int64, (size,) or (n, size).
         Numbers and choices together come as float32, (size,) or (n, size), with codes among the numbers;
         ``action_columns`` says which column is what.
+
+        A policy trained on a table also takes the log's own columns: a dict of values or of arrays, a list of dicts, or
+        a frame of pandas, Polars or Arrow. Its actions are then a dict of the log's action columns, with plain values
+        for a dict of plain values and arrays otherwise.
         """
         inputs, single = self._inputs(observations)
         generator = None if key is None else np.random.default_rng(key)
         actions = self._bounded(find_actor(self.kind)(self.tensors, inputs, generator))
-        return actions[0] if single else actions
+        if self.encoder is None or not _has_columns(observations):
+            return self._shaped(actions, single)
+        decoded = self.encoder.decode(actions)
+        return {name: values[0].item() for name, values in decoded.items()} if single else decoded
 
-    def value(self, observations: np.ndarray) -> np.ndarray:
-        """V(s) in the units of the training rewards: a scalar or one entry an observation.
+    def value(self, observations: Any) -> np.ndarray:
+        """V(s) in the units of the training rewards: a scalar or one entry an observation, given as for ``act``.
 
         The mean over critics. Methods that learn Q have that of their mean action; BCQ the best of ten generated ones.
         """
@@ -123,7 +139,7 @@ class Policy:
         values = np.concatenate([self._value(part) for part in slices]) * self.tensors["value_unit"]
         return values[0] if single else values
 
-    def guide(self, observations: np.ndarray) -> np.ndarray:
+    def guide(self, observations: Any) -> np.ndarray:
         """Where a guided policy heads for: the move in the observations' own units; 0 where it names none."""
         unit = self.move_unit
         inputs, single = self._inputs(observations)
@@ -142,8 +158,7 @@ class Policy:
             raise RunError("moves hold NaN or infinity; a policy cannot act on them")
         scaled = np.where(unit > 0, np.asarray(moves, np.float32) / np.where(unit > 0, unit, 1), 0)
         full = np.concatenate([inputs, scaled.reshape(inputs.shape)], axis=-1)
-        actions = self._bounded(find_actor("gaussian")(self.tensors, full, None))
-        return actions[0] if single else actions
+        return self._shaped(self._bounded(find_actor("gaussian")(self.tensors, full, None)), single)
 
     @property
     def move_unit(self) -> np.ndarray:
@@ -157,11 +172,15 @@ class Policy:
         """Actions in ±1 units as actions within the data's bounds; choices as their codes."""
         low, high = self.tensors["action_low"], self.tensors["action_high"]
         actions = np.clip((low + high) / 2 + scaled * (high - low) / 2, low, high).astype(np.float32)
+        choices = self.action_choices
+        return np.where(np.asarray(choices) > 0, scaled, actions).astype(np.float32) if choices else actions
+
+    def _shaped(self, actions: np.ndarray, single: bool) -> np.ndarray:
+        """Actions of shape (n, size) as ``act`` returns them."""
         if choices := self.action_choices:
-            actions = np.where(np.asarray(choices) > 0, scaled, actions).astype(np.float32)
             actions = actions.astype(np.int64) if all(choices) else actions
             actions = actions[:, 0] if len(choices) == 1 else actions
-        return actions
+        return actions[0] if single else actions
 
     def _value(self, inputs: np.ndarray) -> np.ndarray:
         if self.kind in KIND_VALUES:
@@ -169,9 +188,8 @@ class Policy:
         value = next(value for name, value in VALUES.items() if f"{name}.0.weight" in self.tensors)
         return value(self.kind, self.tensors, inputs)
 
-    def _inputs(self, observations: np.ndarray) -> tuple[np.ndarray, bool]:
-        inputs = np.asarray(observations, np.float32)
-        single = inputs.ndim == 1
+    def _inputs(self, observations: Any) -> tuple[np.ndarray, bool]:
+        inputs, single = self._observed(observations)
         inputs = inputs[None] if single else inputs
         if inputs.ndim != 2 or inputs.shape[1] != self.observation_size:
             raise RunError(
@@ -182,9 +200,30 @@ class Policy:
             raise RunError("observations hold NaN or infinity; a policy cannot act on them")
         return (inputs - self.tensors["observation_mean"]) / self.tensors["observation_deviation"], single
 
+    def _observed(self, observations: Any) -> tuple[np.ndarray, bool]:
+        """The observations as an array, and whether it is a single one."""
+        if _has_columns(observations):
+            if self.encoder is None:
+                raise RunError(
+                    f"this policy was not trained on a table and knows no column names; give arrays of shape "
+                    f"({self.observation_size},) or (n, {self.observation_size})"
+                )
+            inputs, single = self.encoder.observe(observations)
+            return (inputs[0], True) if single else (inputs, False)
+        try:
+            inputs = np.asarray(observations, np.float32)
+        except (TypeError, ValueError):
+            raise RunError(
+                f"observations are {type(observations).__name__}, which is no array of numbers; this policy takes "
+                f"shape ({self.observation_size},) or (n, {self.observation_size})"
+            ) from None
+        return inputs, inputs.ndim == 1
+
     def save(self, path: str | Path) -> None:
         """Write the policy file; an existing one is replaced only by a complete one."""
         header = {"format": FORMAT, "version": VERSION, "kind": self.kind, "info": self.info}
+        if self.encoder is not None:
+            header["encoder"] = self.encoder.to_json()
         write_tensors(Path(path), self.tensors, header)
 
 
@@ -194,12 +233,13 @@ def make_policy(
     bounds: tuple[np.ndarray, np.ndarray],
     normalizer: tuple[np.ndarray, np.ndarray],
     info: dict[str, Any],
+    encoder: Encoder | None = None,
 ) -> Policy:
     """A Policy from an algorithm's exported pytree, action bounds (low, high) and observation mean and deviation."""
     tensors = flatten(parameters)
     tensors["action_low"], tensors["action_high"] = (np.asarray(b, np.float32) for b in bounds)
     tensors["observation_mean"], tensors["observation_deviation"] = (np.asarray(n, np.float32) for n in normalizer)
-    return Policy(kind, tensors, info)
+    return Policy(kind, tensors, info, encoder)
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -232,7 +272,22 @@ def load_policy(path: str | Path) -> Policy:
     if problem:
         raise RunError(f"{path} cannot act: {problem}; copy or train it again")
     info = header.get("info", {})
-    return Policy(header["kind"], tensors, info if isinstance(info, dict) else {})
+    try:
+        encoder = None if header.get("encoder") is None else Encoder.from_json(header["encoder"])
+    except DataError as error:
+        raise RunError(f"{path}: {error}; copy or train it again") from None
+    sizes = (tensors["observation_mean"].size, tensors["action_low"].size)
+    if encoder is not None and (len(encoder.feature_names), len(encoder.outputs)) != sizes:
+        raise RunError(f"{path} cannot act: its columns do not fit its networks; copy or train it again")
+    return Policy(header["kind"], tensors, info if isinstance(info, dict) else {}, encoder)
+
+
+def _has_columns(observations: Any) -> bool:
+    """Whether observations are given by column names: a dict, a list of dicts, or a frame."""
+    if isinstance(observations, list | tuple):
+        return bool(observations) and all(isinstance(row, Mapping) for row in observations)
+    is_frame = hasattr(observations, "columns") or hasattr(observations, "column_names")
+    return isinstance(observations, Mapping) or (is_frame and not isinstance(observations, np.ndarray))
 
 
 def _problem(kind: str, tensors: Tensors) -> str | None:

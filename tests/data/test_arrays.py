@@ -163,17 +163,35 @@ def test_input_is_never_changed():
 
 def test_action_bounds():
     columns = steps()
-    assert from_arrays(**columns).info.action_low == (-1.0,)
+    columns["actions"] = np.linspace(0, 1, 6)[:, None]
+    info = from_arrays(**columns, time_limit="end").info
+    assert (info.action_low, info.action_high, info.bounds_source) == ((0.0,), (1.0,), "data")
     columns["actions"] = np.stack([np.linspace(0, 5, 6), np.full(6, 3.0)], axis=1)
     info = from_arrays(**columns, time_limit="end").info
     assert (info.action_low, info.action_high) == ((0.0, 2.0), (5.0, 4.0))
-    assert from_arrays(**columns, action_bounds=(-9, [8, 9])).info.action_high == (8.0, 9.0)
-    assert from_arrays(**columns, action_bounds=(-np.inf, 10)).info.action_low == (0.0, 2.0)
+    info = from_arrays(**columns, action_bounds=(-9, [8, 9])).info
+    assert (info.action_high, info.bounds_source) == ((8.0, 9.0), "given")
+    assert info.rules["action_bounds"] == [[-9.0, -9.0], [8.0, 9.0]]
+    info = from_arrays(**columns, action_bounds=(None, 10)).info
+    assert (info.action_low, info.bounds_source) == ((0.0, 2.0), "given and data")
     with pytest.warns(DataWarning, match=r"dimension 0 holds 5 .*\[-4, 4\].*clip the actions"):
         from_arrays(**columns, action_bounds=(-4, 4), time_limit="end")
     for wrong in ((1, -1), (np.nan, 1), ([0, 0, 0], 1), ("low", 1)):
         with pytest.raises(SettingsError, match="action_bounds"):
             from_arrays(**columns, action_bounds=wrong)
+
+
+def test_bounds_of_the_task_and_the_environment_come_before_the_data():
+    columns = steps()
+    columns["observations"], columns["actions"] = np.zeros((6, 11)), np.linspace(0, 0.5, 18).reshape(6, 3)
+    info = from_arrays(**columns, task="hopper-medium").info
+    assert (info.action_low, info.action_high, info.bounds_source) == ((-1.0,) * 3, (1.0,) * 3, "task")
+    columns["actions"] *= 3
+    assert from_arrays(**columns, task="hopper-medium").info.bounds_source == "data"
+    columns["observations"], columns["actions"] = np.zeros((6, 3)), columns["actions"][:, :1]
+    info = from_arrays(**columns, environment="Pendulum-v1").info
+    assert (info.action_low, info.action_high, info.bounds_source) == ((-2.0,), (2.0,), "environment")
+    assert from_arrays(**columns, environment="Unknown-v0").info.bounds_source == "data"
 
 
 def test_rules_and_names_travel_with_the_data():

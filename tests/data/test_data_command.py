@@ -1,11 +1,12 @@
 import argparse
 import json
+import tomllib
 
 import numpy as np
 import pytest
 
 from vem.cli import data
-from vem.errors import DataError
+from vem.errors import DataError, SettingsError
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +45,7 @@ def test_describe_prints_a_plain_table(directory, capsys):
     table = dict(line.split(maxsplit=1) for line in lines[1:] if not line.startswith(("episode ", "reward ")))
     assert table["transitions"] == "45"
     assert table["rows"].startswith("51 ")
-    assert "bounds [-1, 1]" in table["actions"]
+    assert "bounds [-1, 0.959184]" in table["actions"]
 
 
 def test_describe_says_which_task_and_why(directory, capsys):
@@ -65,7 +66,7 @@ def test_describe_on_a_terminal_draws_lines(directory, capsys, monkeypatch):
     run("describe", "antmaze-umaze", "--data-dir", directory)
     output = capsys.readouterr().out
     assert "│ transitions" in output
-    assert "bounds [-1, 1]" in output
+    assert "bounds [-1, 0.959184]" in output
 
 
 def test_describe_json_follows_the_rules(directory, capsys):
@@ -125,3 +126,45 @@ def test_make_refuses_what_is_no_number_of_rows(capsys):
         run("make", "pointmaze-umaze", "--rows", "0")
     assert caught.value.code == 2
     assert "at least 1" in capsys.readouterr().err
+
+
+@pytest.fixture
+def log(tmp_path):
+    pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    from heating_log import table
+
+    pyarrow.parquet.write_table(table(), tmp_path / "log.parquet")
+    return tmp_path / "log.parquet"
+
+
+def test_map_proposes_a_mapping_that_describe_reads(log, tmp_path, capsys):
+    run("map", log)
+    printed = capsys.readouterr().out
+    assert tomllib.loads(printed)["action"] == ["valve"]
+    assert "# valve    action: its name sounds like what a controller sets; check" in printed
+    run("map", log, "--action", "valve,mode", "--observation", "temp_in", "--out", tmp_path / "map.toml")
+    assert "valve    action: as given" in capsys.readouterr().out
+    mapping = tomllib.loads((tmp_path / "map.toml").read_text(encoding="utf-8"))
+    assert mapping["columns"]["mode"] == {"kind": "discrete", "labels": ["boost", "comfort", "eco"]}
+    run("describe", log, "--map", tmp_path / "map.toml", "--action-low", "0,0", "--action-high", "1,2", "--json")
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["bounds_source"] == "given"
+    assert facts["actions"][0]["high"] == 1
+    assert facts["actions"][1]["labels"] == ["boost", "comfort", "eco"]
+    assert facts["transitions"] == 11  # 'done' ends the second day, so its last step stays
+    with pytest.raises(DataError, match="exists; choose another --out"):
+        run("map", log, "--out", tmp_path / "map.toml")
+
+
+def test_describe_takes_the_mapping_as_flags(log, capsys):
+    flags = ["--observation", "temp_in", "--action", "valve", "--reward", "reward", "--episode", "day"]
+    run("describe", log, *flags, "--time", "time", "--gap", "900", "--missing", "indicator")
+    printed = capsys.readouterr().out
+    assert "temp_in, temp_in is missing" in printed
+    assert "(the data's own range)" in printed
+    with pytest.raises(SettingsError, match="gap is 'soon'"):
+        run("describe", log, *flags, "--gap", "soon")
+    with pytest.raises(SettingsError, match="--action-low is 'x'"):
+        run("describe", log, *flags, "--action-low", "x")

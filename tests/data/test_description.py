@@ -38,7 +38,7 @@ def test_numbers_by_hand():
     assert about.coverage.constant_dimensions == pytest.approx(1 / 3)
     first, second = about.actions
     assert (first.min, first.max, first.low, first.high, first.share_at_bounds) == (-1, 1, -1, 1, 6 / 9)
-    assert (second.max, second.share_at_bounds) == (pytest.approx(0.3), 0)
+    assert (second.max, second.share_at_bounds) == (pytest.approx(0.3), 6 / 9)
     assert "1 of 4 episodes repeat others exactly" in about.remarks[-1]
 
 

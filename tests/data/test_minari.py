@@ -96,7 +96,9 @@ def test_metadata_holds_environment_and_reference_scores():
 
 def test_unbounded_actions_take_the_datas_range():
     write([episode(0, 2)], action_space=Box(-np.inf, np.inf, (2,), np.float32))
-    assert read_minari("test/points-v0").info.action_high == (1.0, 1.0)
+    info = read_minari("test/points-v0").info
+    np.testing.assert_allclose(info.action_high, (0.1, 0), rtol=1e-6)
+    assert info.bounds_source == "data"
 
 
 def test_unknown_id_says_what_is_there():

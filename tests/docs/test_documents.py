@@ -8,8 +8,11 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
+import heating_log
 from evaluation_cases import constant_policy
 from small_runs import quick_compilation
 from vem.cli import main
@@ -95,6 +98,7 @@ def place(tmp_path_factory):
                 file[key] = values
         if name == "antmaze-umaze":
             np.savez(directory / "log.npz", **columns)
+    pyarrow.parquet.write_table(pa.table(heating_log.columns(8, 8)), directory / "log.parquet")
     (directory / "data").symlink_to(directory, target_is_directory=True)
     constant_policy(sizes=(11, 3)).save(directory / "policy.safetensors")
     constant_policy(sizes=(4, 2)).save(directory / "maze.safetensors")

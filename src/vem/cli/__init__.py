@@ -13,7 +13,7 @@ VERBS = {
     "compare": "train and evaluate several methods on several datasets",
     "sweep": "train and evaluate one method with several settings",
     "report": "draw runs: one HTML page with tables and figures",
-    "data": "describe, list, make and convert datasets",
+    "data": "describe, map, list, make and convert datasets",
     "theory": "the paper's theory: operators, lemmas and figures on random MDPs",
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vem.cli import cells
-from vem.cli.data import add_discrete
+from vem.cli.reading import add_discrete
 
 EXAMPLES = """examples:
   vem compare pointmaze-umaze --algorithms vem,bc,iql --steps 10000

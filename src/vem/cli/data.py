@@ -1,4 +1,4 @@
-"""``vem data``: look at datasets, see which are at hand, record the built-in ones, convert large ones."""
+"""``vem data``: look at datasets, map tables, see which are at hand, record the built-in ones, convert large ones."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from vem.cli.reading import add_reading, add_table_roles, given_roles, given_rules
 
 SECONDS_PER_LINE = 10.0
 
 SOURCES = """\
 DATASET is one of
   path/to/file.hdf5    a file in D4RL's layout (.hdf5, .h5) or NumPy arrays (.npz)
+  log.parquet          a table (.parquet, .arrow, .feather, .csv) or a folder of them, with --map
   path/to/NAME.shards  a folder that vem data convert wrote; opened without being read
   antmaze-umaze        a benchmark name, looked up in --data-dir, $VEM_DATA and ~/.d4rl/datasets
   minari:ID            a Minari dataset on this machine (needs: pip install 'vem[minari]')
@@ -28,7 +32,7 @@ def register(verbs: Any) -> None:
     """Add ``vem data`` and its verbs to the command line."""
     parser = verbs.add_parser(
         "data",
-        help="describe, list, record or convert datasets",
+        help="describe, map, list, record or convert datasets",
         description="Look at recorded data before training on it.",
     )
     actions = parser.add_subparsers(title="verbs", dest="data_verb", required=True, metavar="VERB")
@@ -43,9 +47,21 @@ def register(verbs: Any) -> None:
     )
     describe.add_argument("dataset", metavar="DATASET", help="what to describe (see below)")
     describe.add_argument("--plot", metavar="FILE.png", help="also draw returns, lengths, rewards and coverage")
-    _add_rules(describe)
+    add_reading(describe)
     _add_common(describe)
     describe.set_defaults(run=run_describe)
+
+    maps = actions.add_parser(
+        "map",
+        help="propose which column of a table is what, and explain why",
+        description="Propose a mapping for a table from the names, types and values of its columns. Flags are taken as "
+        "they are and the rest is proposed. Read it, correct it, and pass it as --map to describe and train.",
+        epilog="example: vem data map log.parquet --action valve --out map.toml",
+    )
+    maps.add_argument("table", metavar="FILE", help="a table (.parquet, .arrow, .feather, .csv) or a folder of them")
+    maps.add_argument("--out", metavar="FILE.toml", help="write the mapping there instead of printing it")
+    add_table_roles(maps)
+    maps.set_defaults(run=run_map)
 
     lists = actions.add_parser(
         "list",
@@ -78,7 +94,7 @@ def register(verbs: Any) -> None:
     )
     convert.add_argument("dataset", metavar="DATASET", help="what to convert (see below)")
     convert.add_argument("out", metavar="NAME.shards", help="the folder to write, or to go on with")
-    _add_rules(convert)
+    add_reading(convert)
     convert.add_argument("--data-dir", metavar="DIR", help="directory with dataset files, searched first")
     convert.set_defaults(run=run_convert)
 
@@ -102,11 +118,7 @@ def run_describe(options: argparse.Namespace) -> None:
         dataset = load(
             options.dataset,
             options.data_dir,
-            task=options.task,
-            split=options.split,
-            time_limit=options.time_limit,
-            teleports=options.teleports,
-            discrete=options.discrete,
+            **given_rules(options),
         )
     description = describe(dataset)
     if options.plot:
@@ -123,6 +135,29 @@ def run_describe(options: argparse.Namespace) -> None:
         print(description)
     if options.plot:
         print(f"picture: {options.plot}")
+
+
+def run_map(options: argparse.Namespace) -> None:
+    """Print or write the proposed mapping, with the reasons as comments."""
+    from vem.data.mapping import make_map
+    from vem.data.mapping_file import to_toml
+    from vem.data.proposal import propose
+    from vem.data.table_source import open_table
+    from vem.errors import DataError
+
+    if options.out and Path(options.out).exists():
+        raise DataError(f"{options.out} exists; choose another --out, or remove it.")
+    table = open_table(options.table)
+    proposal = propose(table, make_map(options.map, **given_roles(options)))
+    text = to_toml(proposal.mapping.to_json(), proposal.remarks, proposal.heading(table))
+    if not options.out:
+        print(text, end="")
+        return
+    from vem.storage import write_file
+
+    write_file(Path(options.out), text.encode())
+    print("\n".join(proposal.explanation()))
+    print(f"mapping: {options.out}")
 
 
 def run_list(options: argparse.Namespace) -> None:
@@ -161,9 +196,8 @@ def run_convert(options: argparse.Namespace) -> None:
     """Write a dataset as shards."""
     from vem.data.conversion import convert
 
-    rules = {name: getattr(options, name) for name in ("split", "time_limit", "teleports", "discrete")}
     with _row_progress() as report:
-        path = convert(options.dataset, options.out, options.data_dir, report, task=options.task, **rules)
+        path = convert(options.dataset, options.out, options.data_dir, report, **given_rules(options))
     print(path)
 
 
@@ -221,59 +255,9 @@ def _draw_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     Console(highlight=False, markup=False).print(table)
 
 
-def _add_rules(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--task",
-        metavar="TASK",
-        help="the benchmark task of the data, e.g. antmaze-medium-play (default: what the file or its name says)",
-    )
-    parser.add_argument(
-        "--split",
-        default="terminals",
-        choices=("terminals", "first-success", "time-limits"),
-        help="what ends an episode: every terminal; a recording's first terminal; only the recording's end",
-    )
-    parser.add_argument(
-        "--time-limit",
-        default="bootstrap",
-        choices=("bootstrap", "end"),
-        help="after a time limit: bootstrap from the final observation, or end there as the paper does",
-    )
-    parser.add_argument(
-        "--teleports",
-        default="split",
-        choices=("split", "keep"),
-        help="jumps inside an episode: split there, or keep",
-    )
-    add_discrete(parser)
-
-
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="directory with dataset files, searched first")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-
-
-def add_discrete(parser: Any) -> None:
-    """Add the flags that say which action columns hold choices."""
-    parser.add_argument(
-        "--discrete",
-        action=argparse.BooleanOptionalAction,
-        help="actions are choices, or are numbers (default: choices if they are stored as integers)",
-    )
-    parser.add_argument(
-        "--discrete-columns",
-        dest="discrete",
-        type=_columns,
-        metavar="I,J,…",
-        help="the action columns that hold choices, from 0; the others are numbers",
-    )
-
-
-def _columns(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of column numbers, such as 0,2") from None
 
 
 def _positive(text: str) -> int:

@@ -85,7 +85,8 @@ def resume(options: argparse.Namespace) -> int:
 
 def _parts(options: argparse.Namespace) -> list[Part]:
     """The runs that the options ask for, checked: the chosen method, and behavior cloning beside it."""
-    from vem.cli.train import given_rules, given_settings, parse_seeds
+    from vem.cli.reading import given_rules
+    from vem.cli.train import given_settings, parse_seeds
     from vem.errors import SettingsError
     from vem.runs.config import make_config
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vem.cli import cells, train
+from vem.cli.reading import given_rules
 
 EXAMPLES = """examples:
   vem sweep door-human --expectile 0.1,0.3,0.5 --effective-sample 0.1,0.3 --jobs 2
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
             steps=options.steps,
             preset=options.preset,
             settings=settings,
-            rules=train.given_rules(options),
+            rules=given_rules(options),
             data_dir=options.data_dir,
             **cells.running_options(options),
         )

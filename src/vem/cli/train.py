@@ -9,7 +9,7 @@ import typing
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from vem.cli.data import add_discrete
+from vem.cli.reading import FLAGS, add_reading, given_rules
 
 if TYPE_CHECKING:
     from vem.runs.run import Run
@@ -18,14 +18,12 @@ EXAMPLES = """examples:
   vem train                                          the built-in maze: records, trains, evaluates, reports
   vem train logs/antmaze-umaze.hdf5 --seeds 3        a D4RL file; three seeds in one program
   vem train hopper-medium --data-dir ~/data --preset paper
+  vem train log.parquet --map map.toml               a table; vem data map log.parquet proposes the mapping
   vem train logs.npz --task hopper-medium            a file that does not say which benchmark task it is
   vem train door-human --expectile 0.1,0.3,0.5,0.7,0.9 --seeds 3    a sweep, still one program
   vem train --resume runs/antmaze-umaze-vem          go on where a run was stopped, bit for bit
   vem train --resume runs/logs-vem moved/logs.npz    the same, with data that was moved
 """
-
-RULES = ("split", "time_limit", "teleports", "task", "discrete")
-"""Flags that say how the data is read."""
 
 
 def register(verbs: Any, arguments: Sequence[str]) -> None:
@@ -39,7 +37,12 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("dataset", nargs="?", metavar="DATASET", help="a file (.hdf5, .npz), a benchmark name, or minari:ID")
+    add(
+        "dataset",
+        nargs="?",
+        metavar="DATASET",
+        help="a file (.hdf5, .npz, .parquet, .csv, …), a benchmark name, minari:ID",
+    )
     add("--algorithm", metavar="NAME", help="the method (default: vem)")
     add("--preset", metavar="NAME", help="default, or for vem: paper, authors")
     add("--steps", type=int, metavar="N", help="steps in all, for each policy (default: 100000)")
@@ -63,20 +66,15 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say where the data is and how it is read."""
-    reading = parser.add_argument_group("reading the data (see docs/data.md)")
-    reading.add_argument("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
-    reading.add_argument("--task", metavar="NAME", help="the benchmark task that the data belongs to")
-    reading.add_argument("--split", choices=("terminals", "first-success", "time-limits"), help="what ends an episode")
-    reading.add_argument("--time-limit", choices=("bootstrap", "end"), help="what follows a cut recording")
-    reading.add_argument("--teleports", choices=("split", "keep"), help="what a jump within a recording means")
-    add_discrete(reading)
-    reading.add_argument(
+    """Add the flags that say where the data is, how it is read and how much of it is held."""
+    parser.add_argument("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
+    parser.add_argument(
         "--pool-rows",
         type=int,
         metavar="N",
         help="rows held at a time, the others staying on disk (default: all, or 1048576 of shards that do not fit)",
     )
+    add_reading(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -130,7 +128,7 @@ def _refuse(options: argparse.Namespace, why: str) -> None:
     """SettingsError that names the flags which a resumed run cannot change."""
     from vem.errors import SettingsError
 
-    fixed = ["out", "steps", "seeds", "algorithm", "preset", "pool_rows", *RULES]
+    fixed = ["out", "steps", "seeds", "algorithm", "preset", "pool_rows", *FLAGS]
     given = [name for name in fixed if getattr(options, name) is not None] + list(given_settings(options))
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))
@@ -158,11 +156,6 @@ def given_settings(options: argparse.Namespace) -> dict[str, Any]:
     return {name: text.split(",") if name in names and "," in text else text for name, text in texts.items()}
 
 
-def given_rules(options: argparse.Namespace) -> dict[str, Any]:
-    """The reading rules that were given."""
-    return {name: value for name in RULES if (value := getattr(options, name)) is not None}
-
-
 def parse_seeds(text: str) -> int | list[int]:
     """``3`` is a number of seeds; ``3,5`` and ``3,`` are seeds."""
     from vem.algorithms.config import convert
@@ -179,7 +172,10 @@ def _print_result(run: Run, as_json: bool) -> None:
         return
     count = len(run.policy_paths)
     print(f"done: {count} {'policy' if count == 1 else 'policies'} in {run.directory / 'policies'}")
-    print(f"use it:  policy = vem.load_policy('{run.policy_paths[0]}'); policy.act(observation)")
+    columns = run.policy.columns
+    given = f"{{{', '.join(f'{name!r}: …' for name in columns[:3])}{', …' if len(columns) > 3 else ''}}}"
+    argument = given if columns else "observation"
+    print(f"use it:  policy = vem.load_policy('{run.policy_paths[0]}'); policy.act({argument})")
 
 
 def chosen_algorithm(arguments: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from vem.errors import SettingsError
 from vem.tasks import find_task
 
 DEFAULT_STEPS = 100_000
-RULES = ("split", "time_limit", "teleports", "task", "discrete", "repeat_terminals")
+RULES = ("split", "time_limit", "teleports", "task", "discrete", "action_bounds", "mapping", "repeat_terminals")
 """The reading rules by which a dataset in hand is read again from its file."""
 MOST_CELLS = 10_000
 LONGEST_LABEL = 200

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from vem.data import checks, episodes
-from vem.data.action_columns import ActionColumn, Discrete, discrete_column, recognize, require_codes
+from vem.data.action_columns import ActionColumn, Discrete, choices_of, discrete_column, recognize
+from vem.data.bounds import Bounds, action_limits, bounds_to_json, known_bounds
 from vem.data.columns import Column
-from vem.data.dataset import DataInfo, Dataset, RowBlock
+from vem.data.dataset import DataInfo, Dataset, RowBlock, with_bounds
 from vem.errors import DataError, DataWarning
 from vem.tasks import resolve_task
 
@@ -31,6 +32,7 @@ def from_arrays(
     time_limit: str = "bootstrap",
     teleports: str = "split",
     action_bounds: tuple[Any, Any] | None = None,
+    known: Bounds | None = None,
     discrete: Discrete = None,
     action_columns: Sequence[ActionColumn] = (),
     source: str = "arrays",
@@ -49,8 +51,9 @@ def from_arrays(
     recording. ``time_limit`` says what follows a recording that was cut: ``"bootstrap"`` its final
     observation, for which a step without recorded successor gives up its action; ``"end"`` nothing, R_T =
     r_T as in the paper. ``teleports`` says what to do with jumps far outside the file's own step sizes:
-    ``"split"`` the episode there, or ``"keep"`` them. ``action_bounds`` is (low, high); by default [−1, 1]
-    if all actions lie there, else the data's own range.
+    ``"split"`` the episode there, or ``"keep"`` them. ``action_bounds`` is (low, high), each a number,
+    one for each dimension, or None; without them the bounds are ``known``, those of the recorded action space, else the
+    task's or the environment's, else the data's own range.
 
     ``discrete`` says which columns of the actions hold choices rather than numbers: True all, False none, or their
     indices; by default all if the actions are of an integer type, and one choice a step may have shape (rows,).
@@ -83,18 +86,24 @@ def from_arrays(
     if not rows.valid.any():
         raise prepared.nothing_valid()
     info = dataclasses.replace(prepared.info, action_columns=tuple(action_columns))
-    if info.action_columns:
-        require_codes(rows.actions, info.action_columns)
-        choices = {index: column.labels for index, column in enumerate(action_columns) if column.kind == "discrete"}
-        action_bounds = ([column.low for column in action_columns], [column.high for column in action_columns])
-    else:
+    if not action_columns:
         recognized = recognize(rows.actions, rows.valid, prepared.is_whole_type, discrete)
-        rows, choices = rows._replace(actions=recognized.actions), recognized.choices
-        if recognized.warning:
-            info = dataclasses.replace(info, warnings=(*info.warnings, recognized.warning))
-    info = complete_info(info, rows.actions, rows.rewards, rows.valid, action_bounds, choices)
+        rows = rows._replace(actions=recognized.actions)
+        found = (recognized.warning,) if recognized.warning else ()
+        columns = _described(recognized.choices, rows.actions.shape[1])
+        info = dataclasses.replace(info, action_columns=columns, warnings=(*info.warnings, *found))
+    elif action_bounds is None:
+        action_bounds = ([column.low for column in action_columns], [column.high for column in action_columns])
+    return assemble(rows, info, action_bounds, known)
+
+
+def assemble(
+    rows: RowBlock, info: DataInfo, action_bounds: tuple[Any, Any] | None = None, known: Bounds | None = None
+) -> Dataset:
+    """The Dataset of all its rows; decides the bounds and warns of what was found."""
+    info = complete_info(info, rows.actions, rows.rewards, rows.valid, action_bounds, known)
     for message in info.warnings:
-        warnings.warn(f"{name}: {message}", DataWarning, stacklevel=2)
+        warnings.warn(f"{info.name}: {message}", DataWarning, stacklevel=3)
     return Dataset(*rows, info=info)
 
 
@@ -217,28 +226,33 @@ def complete_info(
     rewards: np.ndarray,
     valid: np.ndarray,
     action_bounds: tuple[Any, Any] | None,
-    choices: dict[int, tuple[str, ...]] | None = None,
+    known: Bounds | None = None,
 ) -> DataInfo:
-    """``info`` with the action bounds, and with the warnings that need all rows; ``choices`` are labels by column."""
-    found = list(info.warnings)
-    low, high, beyond = _action_limits(actions, valid, action_bounds, choices or {})
-    if beyond:
-        found.append(beyond)
+    """``info`` with the action bounds, and with the warnings that need all rows; as it is if it has bounds already."""
+    if info.action_low and action_bounds is None:
+        return info
+    found, size = list(info.warnings), actions.shape[1]
+    names = [column.name for column in info.action_columns]
+    known = known or known_bounds(info.task, info.environment, size)
+    given = action_bounds
+    if choices := choices_of(info.action_columns):
+        # Codes have bounds of their own and must leave no trace in those of the numbers.
+        is_choice = np.asarray(choices) > 0
+        actions = np.where(is_choice, np.float32(0), actions)
+        if given is not None:
+            sides = ([None if choices[i] else x for i, x in enumerate(side)] for side in bounds_to_json(given, size))
+            given = (next(sides), next(sides))
+    limits = action_limits(actions, valid, given, known, names)
+    if limits.warning:
+        found.append(limits.warning)
     if not rewards.any():
         found.append(
             "column 'rewards' is zero in every step, so every policy looks equally good; check the "
             "recording, or label it with a reward."
         )
-    columns = info.action_columns
-    if columns or choices:
-        columns = _describe(columns or [None] * len(low), low, high, choices or {})
-    return dataclasses.replace(
-        info,
-        action_low=tuple(map(float, low)),
-        action_high=tuple(map(float, high)),
-        action_columns=tuple(columns),
-        warnings=tuple(found),
-    )
+    rules = {} if action_bounds is None else {"action_bounds": bounds_to_json(action_bounds, size)}
+    info = dataclasses.replace(info, rules={**info.rules, **rules}, warnings=tuple(found))
+    return with_bounds(info, limits)
 
 
 def _recordings(
@@ -285,34 +299,11 @@ def _recordings(
     return recording_ends, successor_known
 
 
-def _action_limits(
-    actions: np.ndarray, valid: np.ndarray, bounds: tuple[Any, Any] | None, choices: dict[int, tuple[str, ...]]
-) -> tuple[np.ndarray, np.ndarray, str | None]:
-    """Bounds of all columns: those of numbers as ``checks.action_limits`` finds them, those of choices 0 and n − 1."""
-    if not choices:
-        return checks.action_limits(actions, valid, bounds)
-    is_choice = np.isin(np.arange(actions.shape[1]), list(choices))
-    if bounds is not None:
-        low, high = (checks.require_bound(value, len(is_choice)) for value in bounds)
-        bounds = (np.where(is_choice, -np.inf, low), np.where(is_choice, np.inf, high))
-    # Without their own numbers, choices leave no trace in the others' bounds.
-    low, high, beyond = checks.action_limits(np.where(is_choice, np.float32(0), actions), valid, bounds)
-    for index, labels in choices.items():
-        low[index], high[index] = 0, len(labels) - 1
-    return low, high, beyond
-
-
-def _describe(
-    given: Sequence[ActionColumn | None], low: np.ndarray, high: np.ndarray, choices: dict[int, tuple[str, ...]]
-) -> tuple[ActionColumn, ...]:
-    columns = []
-    for index, column in enumerate(given):
-        name = f"action {index}" if column is None else column.name
-        if index in choices:
-            columns.append(discrete_column(name, choices[index]))
-        else:
-            columns.append(ActionColumn(name, "box", float(low[index]), float(high[index])))
-    return tuple(columns)
+def _described(choices: dict[int, tuple[str, ...]], size: int) -> tuple[ActionColumn, ...]:
+    """The columns of actions some of which are choices; empty if none is. The bounds of numbers are not known yet."""
+    names = [f"action {index}" for index in range(size)] if choices else []
+    box = lambda name: ActionColumn(name, "box", 0.0, 0.0)
+    return tuple(discrete_column(n, choices[i]) if i in choices else box(n) for i, n in enumerate(names))
 
 
 def _column(name: str, values: Any) -> Column:

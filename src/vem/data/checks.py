@@ -10,8 +10,6 @@ import numpy as np
 from vem.data.columns import Column
 from vem.errors import DataError, SettingsError
 
-UNIT_TOLERANCE = 1e-4
-
 
 @contextmanager
 def located(source: str) -> Iterator[None]:
@@ -169,67 +167,3 @@ def require_rows(
 
 def _no_dataset(problem: str) -> DataError:
     return DataError(f"these arrays are no Dataset: {problem}; vem.from_arrays builds one from recorded steps.")
-
-
-def action_limits(
-    actions: np.ndarray, valid: np.ndarray, bounds: tuple[object, object] | None
-) -> tuple[np.ndarray, np.ndarray, str | None]:
-    """Lower and upper action bounds, and a warning if given bounds are exceeded.
-
-    Without given bounds: [−1, 1] if all actions lie there, as in D4RL and most simulators; otherwise the
-    data's own minimum and maximum in each dimension (c ± 1 where the action is always c). A given bound
-    that is not finite counts as not given.
-    """
-    size = actions.shape[1]
-    # Final rows hold zeros for an action, which must not widen the bounds.
-    minimum = np.min(actions, axis=0, where=valid[:, None], initial=np.inf)
-    maximum = np.max(actions, axis=0, where=valid[:, None], initial=-np.inf)
-    if max(-minimum.min(), maximum.max()) <= 1 + UNIT_TOLERANCE:
-        low, high = -np.ones(size, np.float32), np.ones(size, np.float32)
-    else:
-        constant = minimum == maximum
-        margin = np.maximum(1, np.abs(minimum) * np.float32(1e-6))
-        low, high = (
-            np.where(constant, minimum - margin, minimum),
-            np.where(constant, maximum + margin, maximum),
-        )
-    if bounds is None:
-        return low, high, None
-    given_low, given_high = (require_bound(value, size) for value in bounds)
-    low = np.where(np.isfinite(given_low), given_low, low)
-    high = np.where(np.isfinite(given_high), given_high, high)
-    if not (low < high).all():
-        dimension = int(np.argmin(low < high))
-        raise SettingsError(
-            f"action_bounds: in dimension {dimension} the lower bound {low[dimension]:g} is not below the "
-            f"upper bound {high[dimension]:g}; swap or widen them."
-        )
-    tolerance = UNIT_TOLERANCE * (high - low)
-    outside = (minimum < low - tolerance) | (maximum > high + tolerance)
-    if not outside.any():
-        return low, high, None
-    dimension = int(np.argmax(outside))
-    values = actions[:, dimension]
-    beyond = valid & ((values < (low - tolerance)[dimension]) | (values > (high + tolerance)[dimension]))
-    row = int(np.argmax(beyond))
-    warning = (
-        f"column 'actions' leaves its bounds in {int(outside.sum())} of {size} dimensions: dimension "
-        f"{dimension} holds {values[row]:g} at row {row} of the dataset ({int(beyond.sum())} such rows), "
-        f"bounds [{low[dimension]:g}, {high[dimension]:g}]. The policy stays inside the bounds; clip the "
-        "actions or widen action_bounds."
-    )
-    return low, high, warning
-
-
-def require_bound(value: object, size: int) -> np.ndarray:
-    """The bound of each dimension."""
-    try:
-        bound = np.broadcast_to(np.asarray(value, np.float32), (size,))
-    except (ValueError, TypeError):
-        raise SettingsError(
-            f"action_bounds: {value!r} does not fit actions of size {size}; give (low, high), each a "
-            f"number or {size} numbers."
-        ) from None
-    if np.isnan(bound).any():
-        raise SettingsError("action_bounds: a bound is NaN; give numbers, or leave action_bounds out.")
-    return bound

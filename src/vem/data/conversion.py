@@ -108,7 +108,6 @@ def _convert_loaded(
         observation_size=dataset.observation_size,
         action_size=dataset.action_size,
         num_rows=dataset.num_rows,
-        action_bounds=(dataset.info.action_low, dataset.info.action_high),
         key={"source": str(source), "fingerprint": dataset.fingerprint()},
         report=report,
     )

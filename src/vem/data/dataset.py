@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vem.data.action_columns import ActionColumn, require_codes
+from vem.data.action_columns import ActionColumn, columns_from_json, require_codes
+from vem.data.bounds import Bounds
 from vem.data.checks import require_rows
+from vem.data.encoding import Encoder
 
 if TYPE_CHECKING:
     from vem.data.shards import Shards
@@ -39,8 +41,12 @@ class DataInfo:
     """How to load it again: a path, ``minari:ID``, or ``arrays``."""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    bounds_source: str | None = None
+    """Where the bounds come from: ``given``, ``task``, ``environment`` or ``data`` (``vem.data.bounds``)."""
     action_columns: tuple[ActionColumn, ...] = ()
     """What each column of the actions is; empty: all are numbers within the bounds."""
+    encoder: Encoder | None = None
+    """How the log's own columns become observations and actions, for data read from a table."""
     task: str | None = None
     """Name of the benchmark task (``vem.tasks.task_of`` gives its facts), where known."""
     task_source: str | None = None
@@ -53,6 +59,39 @@ class DataInfo:
     """What the file itself says (attributes, D4RL ``metadata/*``, Minari's metadata). JSON values only."""
     warnings: tuple[str, ...] = ()
     """One sentence for each thing in the data that is legal and probably not meant."""
+
+
+def info_from_json(stored: dict[str, Any]) -> DataInfo:
+    """The DataInfo that ``dataclasses.asdict`` and JSON left; names that this version does not know are left out."""
+    known = {entry.name for entry in fields(DataInfo)}
+    facts: dict[str, Any] = {name: value for name, value in stored.items() if name in known}
+    facts |= {name: tuple(facts[name]) for name in ("action_low", "action_high", "warnings") if name in facts}
+    facts["action_columns"] = columns_from_json(facts.get("action_columns", ()))
+    if facts.get("encoder") is not None:
+        facts["encoder"] = Encoder.from_json(facts["encoder"])
+    return DataInfo(**facts)
+
+
+def _bounded(column: ActionColumn, low: float, high: float) -> ActionColumn:
+    if column.kind == "discrete":
+        low, high = 0.0, len(column.labels) - 1.0
+    return replace(column, low=low, high=high)
+
+
+def with_bounds(info: DataInfo, bounds: Bounds) -> DataInfo:
+    """``info`` with these action bounds, also in its action columns; those of a discrete column are its codes'."""
+    low, high = tuple(map(float, bounds.low)), tuple(map(float, bounds.high))
+    columns = tuple(map(_bounded, info.action_columns, low, high))
+    if columns:
+        low, high = tuple(column.low for column in columns), tuple(column.high for column in columns)
+    return replace(
+        info,
+        action_low=low,
+        action_high=high,
+        bounds_source=bounds.source,
+        action_columns=columns,
+        encoder=replace(info.encoder, outputs=columns) if info.encoder else None,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +158,11 @@ class Dataset:
     def action_size(self) -> int:
         """Length of one action."""
         return self.actions.shape[1]
+
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        """What each number of an observation is, for data read from a table; empty otherwise."""
+        return self.info.encoder.feature_names if self.info.encoder else ()
 
     @property
     def episode_ends(self) -> np.ndarray:

@@ -18,6 +18,14 @@ MOST_LABELS = 8
 """Choices of a column that the table shows."""
 BOUND_TOLERANCE = 1e-3
 """An action counts as at a bound within this share of its range."""
+BOUNDS_SOURCES = {
+    "given": "as given",
+    "task": "the task's",
+    "environment": "the environment's",
+    "data": "the data's own range",
+}
+HIDDEN_RULES = ("mapping", "action_bounds")
+"""Rules that the table shows in other lines."""
 TASK_SOURCES = {"given": "as given", "attributes": "from the file's attributes", "name": "from its name"}
 
 
@@ -56,13 +64,16 @@ class ActionRange:
     low: float
     high: float
     share_at_bounds: float
-    name: str = ""
+    name: str | None = None
+    """The column's name, where it has one."""
     kind: str = "box"
     counts: dict[str, int] | None = None
     """Label → steps with it, for choices."""
 
     def __str__(self) -> str:
-        """The share of each choice, those taken most first."""
+        """Range and bounds, or the share of each choice, those taken most first."""
+        if self.kind == "box":
+            return f"{self.name or 'action'} in [{self.min:.4g}, {self.max:.4g}], bounds [{self.low:g}, {self.high:g}]"
         counts = self.counts or {}
         total = max(1, sum(counts.values()))
         shown = sorted(counts.items(), key=lambda item: -item[1])[:MOST_LABELS]
@@ -104,6 +115,10 @@ class Description:
     """Episodes all of whose rows repeat an earlier episode exactly."""
     coverage: Coverage
     actions: tuple[ActionRange, ...]
+    bounds_source: str | None
+    """Where the action bounds come from: ``given``, ``task``, ``environment`` or ``data``."""
+    observation_names: tuple[str, ...]
+    """What each number of an observation is, for data read from a table."""
     metadata: dict[str, Any]
     warnings: tuple[str, ...]
     """What loading found: legal and probably not meant."""
@@ -117,11 +132,16 @@ class Description:
     def table(self) -> list[tuple[str, str]]:
         """What, and how much, as text."""
         grid = self.coverage
+        first, second = (
+            self.observation_names[d] if self.observation_names else str(d) for d in self.coverage.dimensions
+        )
+        names = [("observation columns", ", ".join(self.observation_names))] if self.observation_names else []
+        rules = {name: value for name, value in self.rules.items() if name not in HIDDEN_RULES}
         return [
             ("source", self.source),
             ("task", f"{self.task} ({TASK_SOURCES[self.task_source or 'given']})" if self.task else "unknown"),
             ("environment", self.environment or "unknown"),
-            ("rules", ", ".join(f"{name} = {value}" for name, value in self.rules.items())),
+            ("rules", ", ".join(f"{name} = {value}" for name, value in rules.items())),
             ("rows", f"{self.rows:,}  ({self.megabytes:.1f} MB)"),
             ("transitions", f"{self.transitions:,}"),
             ("episodes", f"{self.episodes:,}"),
@@ -136,9 +156,9 @@ class Description:
             ("observations", f"{self.observation_size} numbers, {grid.constant_dimensions:.0%} of them constant"),
             (
                 "coverage",
-                f"{grid.occupied_cells:.0%} of a {NUM_CELLS} × {NUM_CELLS} grid over observations "
-                f"{grid.dimensions[0]} and {grid.dimensions[1]}",
+                f"{grid.occupied_cells:.0%} of a {NUM_CELLS} × {NUM_CELLS} grid over observations {first} and {second}",
             ),
+            *names,
             *self._action_lines(),
             ("duplicates", f"{self.duplicate_transitions:,} transitions, {self.duplicate_episodes:,} episodes"),
         ]
@@ -150,8 +170,13 @@ class Description:
             limits = f"[{min(a.low for a in numbers):g}, {max(a.high for a in numbers):g}]"
             seen = f"[{min(a.min for a in numbers):.4g}, {max(a.max for a in numbers):.4g}]"
             at_bounds = sum(a.share_at_bounds for a in numbers) / len(numbers)
-            lines = [("actions", f"{len(numbers)} numbers in {seen}, bounds {limits}, {at_bounds:.1%} at a bound")]
-        return lines + [(column.name, str(column)) for column in self.actions if column.kind == "discrete"]
+            source = BOUNDS_SOURCES.get(self.bounds_source or "", self.bounds_source)
+            where = f" ({source})" if source else ""
+            counted = f"{len(numbers)} number{'s' if len(numbers) > 1 else ''}"
+            lines = [("actions", f"{counted} in {seen}, bounds {limits}{where}, {at_bounds:.1%} at a bound")]
+        if self.observation_names:
+            lines += [("action column", str(column)) for column in numbers]
+        return lines + [(column.name or "action", str(column)) for column in self.actions if column.kind == "discrete"]
 
     def messages(self) -> list[str]:
         """Warnings and remarks, one line each."""
@@ -205,6 +230,8 @@ def describe(dataset: Dataset) -> Description:
         duplicate_episodes=same_episodes,
         coverage=_coverage(dataset),
         actions=_action_ranges(dataset),
+        bounds_source=dataset.info.bounds_source,
+        observation_names=dataset.observation_names,
         metadata=dataset.info.metadata,
         warnings=dataset.info.warnings,
         remarks=tuple(_remarks(dataset, lengths, same_transitions, same_episodes)),

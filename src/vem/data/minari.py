@@ -10,6 +10,7 @@ import numpy as np
 from vem.data.action_columns import choices_of
 from vem.data.action_spaces import from_space, space_columns
 from vem.data.arrays import from_arrays
+from vem.data.bounds import space_bounds
 from vem.data.checks import located
 from vem.data.columns import as_float32
 from vem.data.dataset import Dataset
@@ -40,19 +41,19 @@ def read_minari(dataset_id: str, **rules: Any) -> Dataset:
     with located(source):
         dataset = _open(dataset_id)
         observations, rows, columns, keys = _join(dataset)
-        described = space_columns(dataset.action_space)
+        described, known = space_columns(dataset.action_space), None
         if any(choices_of(described)):
             rules = {"action_columns": described, **{name: rule for name, rule in rules.items() if name != "discrete"}}
         else:
-            bounds = ([column.low for column in described], [column.high for column in described])
             # The space says that these are numbers, however whole they look.
-            rules = {"action_bounds": bounds, "discrete": False, **rules}
+            known, rules = space_bounds(dataset.action_space), {"discrete": False, **rules}
         return from_arrays(
             observations=PickedRows(observations, rows),
             next_observations=PickedRows(observations, rows + 1),
             **columns,
             source=source,
             metadata=_metadata(dataset),
+            known=known,
             rules={"observation_keys": keys} if keys else None,
             **{"name": dataset_id, **rules},
         )

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from vem.data.dataset import DataInfo, Dataset, RowBlock
+from vem.data.bounds import bounds_to_json, override_bounds
+from vem.data.dataset import Dataset, RowBlock, info_from_json, with_bounds
 from vem.data.facts import Facts
 from vem.errors import DataError, SettingsError
 from vem.tasks import resolve_task
@@ -53,7 +54,7 @@ class Shards:
         }
         self.fingerprint: str = index["fingerprint"]
         self.facts = Facts.from_json(index["facts"])
-        self.info = read_info(index["info"])
+        self.info = info_from_json(index["info"])
         self._checksums = {name: np.asarray(index["crc32"][name], np.uint32) for name in DTYPES}
 
     def file(self, column: str) -> Path:
@@ -124,12 +125,6 @@ def row_bytes(column: str, size: tuple[int, ...]) -> int:
     return DTYPES[column].itemsize * int(np.prod(size, dtype=np.int64))
 
 
-def read_info(stored: dict[str, Any]) -> DataInfo:
-    """The DataInfo that index.json holds."""
-    vectors = {name: tuple(stored[name]) for name in ("action_low", "action_high", "warnings")}
-    return DataInfo(**{**stored, **vectors})
-
-
 def read_index(path: Path) -> Shards:
     """The shards in a folder; DataError if they cannot be used."""
     file = path / "index.json"
@@ -160,13 +155,18 @@ def open_shards(path: str | Path, **rules: Any) -> Dataset:
     """The Dataset in a folder, its columns as memory maps; nothing is read but sizes.
 
     The reading rules were applied by the conversion, so ``rules`` may only repeat them; ``task``, ``environment`` and
-    ``name`` may say what the data is.
+    ``name`` may say what the data is, and ``action_bounds`` where the policy may act.
     """
     path = Path(path).expanduser()
     shards = read_index(path)
     shards.require_files()
     info = dataclasses.replace(shards.info, source=str(path))
     given = {name: rules.pop(name, None) for name in ("task", "environment", "name")}
+    if (bounds := rules.pop("action_bounds", None)) is not None:
+        size = shards.sizes["actions"][0]
+        given_rule = {"action_bounds": bounds_to_json(bounds, size)}
+        info = with_bounds(info, override_bounds(bounds, info.action_low, info.action_high, info.bounds_source))
+        info = dataclasses.replace(info, rules={**info.rules, **given_rule})
     for name, value in rules.items():
         if value != info.rules.get(name):
             raise SettingsError(

@@ -12,21 +12,32 @@ from vem.data.dataset import Dataset
 from vem.data.hdf5 import read_hdf5
 from vem.data.npz import read_npz
 from vem.data.shards import SUFFIX, open_shards
-from vem.errors import DataError
+from vem.data.table_source import is_table, table_files
+from vem.data.tables import ENTRIES, read_table
+from vem.errors import DataError, SettingsError
+from vem.tasks import find_task
 
 READERS = {".hdf5": read_hdf5, ".h5": read_hdf5, ".npz": read_npz}
+"""The readers of files with one array for each quantity; tables (``vem.data.tables``) are read by a mapping."""
 BUILT_IN = tuple(f"pointmaze-{maze}{kind}" for kind in ("", "-discrete") for maze in ("umaze", "medium", "large"))
 
 
 def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -> Dataset:
     """The Dataset that ``source`` names; ``rules`` are those of ``from_arrays``, ``task=`` among them.
 
-    A source is a path to an ``.hdf5``, ``.h5`` or ``.npz`` file, or to a ``.shards`` folder, which is opened without
-    being read; ``minari:ID``; a built-in maze such as ``pointmaze-umaze``, recorded on the spot; or a benchmark name
-    such as ``antmaze-umaze``, looked up as a file in ``data_dir``, ``$VEM_DATA`` and ``~/.d4rl/datasets``, under this
-    name or D4RL's own file name.
+    A source is a path to an ``.hdf5``, ``.h5`` or ``.npz`` file; a table (Parquet, Arrow, Feather, CSV) or a folder of
+    them, read by ``mapping=`` (``vem.from_table``); a ``.shards`` folder, which is opened without being read;
+    ``minari:ID``; a built-in maze such as ``pointmaze-umaze``, recorded on the spot; or a benchmark name such as
+    ``antmaze-umaze``, looked up as a file in ``data_dir``, ``$VEM_DATA`` and ``~/.d4rl/datasets``, under this name or
+    D4RL's own file name.
     """
     text = str(source)
+    path = Path(text).expanduser()
+    if path.suffix == SUFFIX:
+        return open_shards(path, **rules)
+    if _is_table(path):
+        return read_table(path, **rules)
+    _refuse_table_rules(text, rules)
     if text.startswith("minari:"):
         from vem.data.minari import read_minari
 
@@ -35,9 +46,6 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
         from vem.data.mazes import maze_dataset
 
         return maze_dataset(text, **rules)
-    path = Path(text).expanduser()
-    if path.suffix == SUFFIX:
-        return open_shards(path, **rules)
     if _is_path(path):
         return READERS.get(path.suffix.lower(), read_hdf5)(path, **rules)
     file = _find_named(text, data_dir)
@@ -47,14 +55,26 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
 def find_file(source: str, data_dir: str | Path | None = None) -> Path | None:
     """The file that ``load`` would read for ``source``; None where that is no file."""
     path = Path(source).expanduser()
-    if source.startswith("minari:") or source in BUILT_IN or path.suffix == SUFFIX:
+    if source.startswith("minari:") or source in BUILT_IN or path.suffix == SUFFIX or _is_table(path):
         return None
     return path if _is_path(path) else _find_named(source, data_dir)
+
+
+def _is_table(path: Path) -> bool:
+    # A directory that happens to have a benchmark's name, such as a run's, is not meant.
+    is_named = path.name in BUILT_IN or find_task(path.name) is not None
+    return is_table(path) or (not is_named and path.is_dir() and bool(table_files(path)))
 
 
 def _is_path(path: Path) -> bool:
     # A directory that happens to have a benchmark's name, such as a run's, is not meant.
     return path.suffix.lower() in READERS or path.is_file() or len(path.parts) > 1
+
+
+def _refuse_table_rules(source: str, rules: dict[str, Any]) -> None:
+    entries = [name for name in ("mapping", *ENTRIES) if rules.get(name) is not None]
+    if entries:
+        raise SettingsError(f"{entries[0]} is for tables (Parquet, Arrow, CSV), and {source} is none; leave it out.")
 
 
 def search_directories(data_dir: str | Path | None = None) -> list[Path]:
@@ -76,8 +96,6 @@ def dataset_files(data_dir: str | Path | None = None) -> list[Path]:
 
 def matches(name: str, path: Path) -> bool:
     """Whether the file is the dataset of this name: by its own name, or as D4RL names its files."""
-    from vem.tasks import find_task
-
     if _plain(path.stem) == _plain(name):
         return True
     wanted, offered = find_task(name), find_task(path.name)
@@ -100,7 +118,7 @@ class Available(NamedTuple):
 
 def available(data_dir: str | Path | None = None) -> list[Available]:
     """All datasets that ``load`` knows by name: the benchmark's, other files at hand, the built-in mazes."""
-    from vem.tasks import TASKS, find_task
+    from vem.tasks import TASKS
 
     files = dataset_files(data_dir)
     entries = []
@@ -131,7 +149,7 @@ def _find_named(name: str, data_dir: str | Path | None) -> Path:
 
 
 def _not_found(name: str, data_dir: str | Path | None) -> str:
-    from vem.tasks import TASKS, find_task
+    from vem.tasks import TASKS
 
     places = ", ".join(
         f"{directory}{'' if directory.is_dir() else ' (absent)'}" for directory in search_directories(data_dir)

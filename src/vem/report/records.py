@@ -236,5 +236,6 @@ def config_rows(config: Config) -> dict[str, Any]:
     """Every setting of a run under one flat name, swept ones as lists."""
     facts = dataclasses.asdict(config)
     settings = {**facts.pop("settings"), **facts.pop("sweep")}
-    rules = {f"rules.{name}": value for name, value in facts.pop("rules").items()}
-    return {**facts, **rules, **settings}
+    rules = facts.pop("rules")
+    mapping = {f"mapping.{name}": value for name, value in rules.pop("mapping", {}).items()}
+    return {**facts, **{f"rules.{name}": value for name, value in rules.items()}, **mapping, **settings}

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vem.errors import RunError, SettingsError
+from vem.errors import DataError, RunError, SettingsError
 from vem.runs.config import Config, build_settings
 from vem.runs.records import DataFacts
 from vem.storage import write_json
@@ -62,7 +62,7 @@ def read_config(directory: Path) -> tuple[Config, DataFacts, dict[str, str]]:
         config = Config(**{**fields, "seeds": tuple(fields["seeds"])})
         settings = build_settings(config.algorithm, config.settings)
         facts = DataFacts.from_json(stored["data"])
-    except (KeyError, TypeError, ValueError, AttributeError, SettingsError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, DataError, SettingsError) as error:
         raise RunError(f"{path} does not describe a run ({error}); it was edited or written by another vem") from None
     packages = stored.get("packages")
     config = dataclasses.replace(config, settings=dataclasses.asdict(settings))

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from vem.data import DataInfo, Dataset
-from vem.data.action_columns import columns_from_json
+from vem.data.dataset import info_from_json
 from vem.tasks import task_of
 
 OLD_RECORD_NAMES = {"updates": "steps"}
@@ -37,12 +37,7 @@ class DataFacts:
         if "task" not in stored:  # written before data knew their task
             task = task_of(stored)
             stored = {**stored, "task": task.name if task else None}
-        known = {field.name for field in dataclasses.fields(DataInfo)}
-        facts: dict[str, Any] = {name: value for name, value in stored.items() if name in known}
-        facts |= {name: tuple(facts[name]) for name in ("action_low", "action_high", "warnings") if name in facts}
-        facts["action_columns"] = columns_from_json(facts.get("action_columns", ()))
-        info = DataInfo(**facts)
-        return cls(info, str(stored["sha256"]), int(stored["num_rows"]))
+        return cls(info_from_json(stored), str(stored["sha256"]), int(stored["num_rows"]))
 
     def to_json(self) -> dict[str, Any]:
         """The facts as config.json holds them."""

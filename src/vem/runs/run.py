@@ -128,7 +128,13 @@ class Run:
                 f"the dataset {dataset.info.name} is not the one {self.directory} was started with (its rows differ); "
                 "restore the old file, or start a new run"
             )
-        return dataset
+        known, found = self.files.facts.info, dataset.info
+        if (known.action_low, known.action_high) == (found.action_low, found.action_high):
+            return dataset
+        # Bounds are a fact of the run: its networks were trained in their unit.
+        names = ("action_low", "action_high", "bounds_source", "action_columns", "encoder")
+        kept = {name: getattr(known, name) for name in names}
+        return dataclasses.replace(dataset, info=dataclasses.replace(found, **kept))
 
     @property
     def algorithm(self) -> Algorithm:
@@ -362,7 +368,7 @@ class Run:
         normalizer = (np.asarray(units.observation_mean), np.asarray(units.observation_deviation))
         info = self.dataset.info
         bounds = (np.asarray(info.action_low), np.asarray(info.action_high))
-        policies = []
+        kind, policies = self.algorithm.policy_kind, []
         for index, member in enumerate(self.config.members):
             facts = {
                 "algorithm": self.config.algorithm,
@@ -380,7 +386,7 @@ class Run:
             parameters["value_unit"] = np.asarray(units.value_unit, np.float32)
             if choices := choices_of(info.action_columns):
                 parameters["action_choices"] = np.asarray(choices, np.int32)
-            policies.append(make_policy(self.algorithm.policy_kind, parameters, bounds, normalizer, facts))
+            policies.append(make_policy(kind, parameters, bounds, normalizer, facts, info.encoder))
         return policies
 
 

@@ -1,0 +1,310 @@
+"""Tables → Dataset: two passes over the rows, never more in memory than the result, the rows' order and one block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from vem.data import checks, episodes
+from vem.data.action_columns import ActionColumn
+from vem.data.arrays import assemble
+from vem.data.dataset import DataInfo, Dataset
+from vem.data.encoding import Encoder, InputColumn
+from vem.data.mapping import TableMap, make_map
+from vem.data.proposal import propose
+from vem.data.table_checks import Order, RowKeys, check_values, column_warnings, find_order
+from vem.data.table_rows import LaidOutRows, sentinels_of
+from vem.data.table_scan import MOST_LABELS, ColumnFacts, scan
+from vem.data.table_source import Table, open_table
+from vem.data.table_values import EpisodeNumbers, flags, kind_of, times
+from vem.errors import DataError
+from vem.tasks import resolve_task
+
+ENTRIES = tuple(TableMap.__dataclass_fields__)
+"""What a mapping may say, also as keywords of ``load`` and ``from_table``."""
+
+
+def read_table(path: str | Path, mapping: Any = None, **rules: Any) -> Dataset:
+    """The Dataset in a Parquet, Arrow, Feather or CSV file or a folder of them, read by a mapping.
+
+    ``mapping`` is a TableMap, a dict, or a TOML file as ``vem data map`` writes it; its entries may also be keywords.
+    Without one it is proposed from the columns' names, and refused if they leave anything open. ``rules`` are those of
+    ``from_table``.
+    """
+    return _read(open_table(path), mapping, rules)
+
+
+def from_table(frame: Any, mapping: Any = None, **rules: Any) -> Dataset:
+    """The Dataset in a frame of pandas, Polars or Arrow, or a dict of columns; ``mapping`` as for ``read_table``.
+
+    ``rules`` are entries of the mapping (``observation=``, ``action=``, ``gap=`` …), the rules of ``from_arrays``
+    (``split``, ``time_limit``, ``teleports``, ``action_bounds``, ``task``, ``environment``, ``name``) and
+    ``progress``. Jumps of the observations (``teleports``) are kept unless nothing else says where recordings end.
+    """
+    return _read(open_table(frame), mapping, rules)
+
+
+def _read(table: Table, mapping: Any, rules: dict[str, Any]) -> Dataset:
+    entries = {name: rules.pop(name) for name in ENTRIES if name in rules}
+    progress = rules.pop("progress", None)
+    with checks.located(table.source if table.source != "arrays" else rules.get("name") or table.name):
+        chosen = make_map(mapping, **entries)
+        found: list[str] = []
+        if mapping is None:
+            chosen = _proposed(table, chosen, bool(entries), progress, found)
+        chosen.check()
+        chosen.check_columns(table.names)
+        return _Reading(table, chosen, progress, found).dataset(**rules)
+
+
+def _proposed(
+    table: Table, given: TableMap, is_partly_given: bool, progress: bool | None, found: list[str]
+) -> TableMap:
+    """The proposed mapping, if the columns' names leave nothing open."""
+    proposal = propose(table, given, roles_only=True, progress=progress)
+    if proposal.unclear:
+        raise DataError(
+            f"the columns {', '.join(table.names[:20])} do not say which is what: {proposal.unclear}. vem data map "
+            "FILE --out map.toml proposes a mapping to complete and pass as --map (mapping=)."
+        )
+    mapping = proposal.mapping
+    if not is_partly_given:
+        roles = {role: getattr(mapping, role) for role in ("observation", "action", "reward", "episode", "time")}
+        texts = [f"{role} {', '.join(v) if isinstance(v, tuple) else v}" for role, v in roles.items() if v]
+        found.append(
+            f"no mapping was given, so the columns' names decided: {'; '.join(texts)}. vem data map FILE explains it, "
+            "and --map (mapping=) fixes it."
+        )
+    return mapping
+
+
+@dataclass
+class _Keys:
+    """Order and ends of the rows, collected block by block."""
+
+    mapping: TableMap
+    table: Table
+    watch: str | None
+    """A time column that is not mapped: rows out of its order are refused."""
+    numbers: EpisodeNumbers
+    episode: list[np.ndarray] = field(default_factory=list)
+    time: list[np.ndarray] = field(default_factory=list)
+    terminal: list[np.ndarray] = field(default_factory=list)
+    truncated: list[np.ndarray] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[str]:
+        mapping = self.mapping
+        named = (mapping.episode, mapping.time, mapping.terminal, mapping.truncated, self.watch)
+        return [name for name in named if name is not None]
+
+    def see(self, start: int, columns: dict[str, Any], num_rows: int) -> None:
+        mapping, place = self.mapping, self.table.place
+        if mapping.episode is not None:
+            self.episode.append(self.numbers.of(columns[mapping.episode], start, place))
+        if mapping.time is not None:
+            self.time.append(times(mapping.time, columns[mapping.time], start, place))
+        elif self.watch is not None:
+            try:
+                self.time.append(times(self.watch, columns[self.watch], start, place))
+            except DataError:  # a column that nobody mapped may be damaged
+                self.watch = None
+        for name, into in ((mapping.terminal, self.terminal), (mapping.truncated, self.truncated)):
+            if name is not None:
+                into.append(flags(name, columns[name], start, place))
+
+
+class _Reading:
+    """One table being read by a complete mapping."""
+
+    def __init__(self, table: Table, mapping: TableMap, progress: bool | None, found: list[str]) -> None:
+        self.table, self.mapping, self.progress, self.found = table, mapping, progress, found
+
+    def dataset(
+        self,
+        *,
+        name: str | None = None,
+        split: str = "terminals",
+        time_limit: str = "bootstrap",
+        teleports: str | None = None,
+        action_bounds: tuple[Any, Any] | None = None,
+        task: str | None = None,
+        environment: str | None = None,
+    ) -> Dataset:
+        mapping, table = self.mapping, self.table
+        is_bare = mapping.episode is None and mapping.time is None and mapping.truncated is None
+        teleports = teleports or ("split" if is_bare else "keep")
+        checks.require_choice("split", split, episodes.SPLITS)
+        checks.require_choice("time_limit", time_limit, episodes.TIME_LIMITS)
+        checks.require_choice("teleports", teleports, episodes.TELEPORTS)
+
+        facts, keys = self._look()
+        if not facts[str(mapping.reward)].num_rows:
+            raise DataError("the table has no rows; record at least two steps.")
+        check_values(facts, mapping, table.place)
+        self.found += column_warnings(facts, mapping)
+        encoder = self._encoder(facts)
+        order, terminal = self._order(keys, facts[str(mapping.reward)].num_rows)
+        if is_bare and mapping.terminal is None:
+            self.found.append(
+                f"the table is read as one recording of {len(terminal)} rows, because no column says where one ends; "
+                "map episode, time, terminal or truncated if it holds several."
+            )
+        resolved = resolve_task(
+            task=task,
+            environment=environment,
+            name=name or table.name,
+            source=table.source,
+            sizes=(len(encoder.feature_names), len(encoder.outputs)),
+        )
+        if resolved.warning:
+            self.found.append(resolved.warning)
+
+        def lay_out() -> LaidOutRows:
+            return LaidOutRows(
+                table, mapping, encoder, order, terminal, split=split, time_limit=time_limit, progress=self.progress
+            )
+
+        rows = lay_out()
+        if teleports == "split" and (message := rows.cut_at_jumps()):
+            self.found.append(message)
+            rows = lay_out()
+        info = DataInfo(
+            name=name or table.name,
+            source=table.source,
+            task=resolved.task.name if resolved.task else None,
+            task_source=resolved.source,
+            environment=resolved.environment,
+            action_columns=encoder.outputs,
+            encoder=encoder,
+            rules={
+                "split": split,
+                "time_limit": time_limit,
+                "teleports": teleports,
+                "order": order.rule,
+                "mapping": mapping.to_json(),
+            },
+            warnings=tuple(self.found),
+        )
+        return assemble(rows.block, info, action_bounds or self._bounds(encoder))
+
+    def _look(self) -> tuple[dict[str, ColumnFacts], _Keys]:
+        """The first pass: what the columns hold, and what orders the rows."""
+        mapping, table = self.mapping, self.table
+        watch = None
+        if mapping.time is None:
+            free = [name for name in table.names if name not in mapping.roles]
+            watch = next((name for name in free if kind_of(table.types[name]) == "time"), None)
+        keys = _Keys(mapping, table, watch, EpisodeNumbers(mapping.episode or ""))
+        kinds = {name: self._kind(name) for name in (*mapping.observation, *mapping.action)}
+        looks = {name: "text" if kind in ("categorical", "discrete") else "number" for name, kind in kinds.items()}
+        looks[str(mapping.reward)] = "number"
+        sentinels = {name: sentinels_of(mapping, name) for name in looks}
+        return scan(table, looks, sentinels, keys.columns, keys.see, self.progress), keys
+
+    def _kind(self, name: str) -> str:
+        rule, role = self.mapping.rule(name), self.mapping.roles[name]
+        choice, amount = ("discrete", "box") if role == "action" else ("categorical", "number")
+        if rule.kind is not None:
+            return rule.kind
+        natural = kind_of(self.table.types[name])
+        if rule.labels or natural == "text":
+            return choice
+        if natural == "boolean":
+            return "discrete" if role == "action" else "boolean"
+        return amount
+
+    def _encoder(self, facts: Mapping[str, ColumnFacts]) -> Encoder:
+        mapping = self.mapping
+        inputs = []
+        for name in mapping.observation:
+            kind: Any = self._kind(name)
+            missing: Any = mapping.rule(name).missing or mapping.missing
+            labels = self._labels(name, facts[name]) if kind == "categorical" else ()
+            fill = facts[name].mean if kind != "categorical" and missing == "indicator" else 0.0
+            inputs.append(InputColumn(name, kind, missing, labels, fill, sentinels_of(mapping, name)))
+        outputs = []
+        for name in mapping.action:
+            if self._kind(name) == "discrete":
+                labels = self._labels(name, facts[name])
+                if len(labels) < 2:
+                    raise DataError(
+                        f"action column '{name}' is always '{''.join(labels)}': there is nothing to choose; leave it "
+                        "out of the actions, or name all its labels."
+                    )
+                outputs.append(ActionColumn(name, "discrete", 0.0, len(labels) - 1.0, labels))
+            else:
+                rule = mapping.rule(name)
+                outputs.append(ActionColumn(name, "box", _or_nan(rule.low), _or_nan(rule.high)))
+        return Encoder(tuple(inputs), tuple(outputs), tuple(self._output_type(column) for column in outputs))
+
+    def _labels(self, name: str, fact: ColumnFacts) -> tuple[str, ...]:
+        if given := self.mapping.rule(name).labels:
+            return given
+        if fact.labels is None:
+            raise DataError(
+                f"column '{name}' has more than {MOST_LABELS} different values, too many for categories; leave it out, "
+                "or join them into fewer."
+            )
+        return fact.ordered_labels()
+
+    def _output_type(self, column: ActionColumn) -> Literal["number", "integer", "text", "boolean"]:
+        kind = kind_of(self.table.types[column.name])
+        if column.kind == "box" or kind not in ("number", "boolean"):
+            return "number" if column.kind == "box" else "text"
+        if kind == "boolean":
+            return "boolean"
+        return "integer" if all(label.lstrip("-").isdigit() for label in column.labels) else "number"
+
+    def _bounds(self, encoder: Encoder) -> tuple[Any, Any] | None:
+        """The bounds that the mapping gives, if it gives any."""
+        low = [column.low for column in encoder.outputs]
+        high = [column.high for column in encoder.outputs]
+        boxes = [column for column in encoder.outputs if column.kind == "box"]
+        if all(np.isnan([column.low, column.high]).all() for column in boxes):
+            return None
+        return [None if np.isnan(x) else x for x in low], [None if np.isnan(x) else x for x in high]
+
+    def _order(self, keys: _Keys, num_rows: int) -> tuple[Order, np.ndarray]:
+        """The order of the steps with all their ends, and which are terminal."""
+        mapping, place = self.mapping, self.table.place
+        time = np.concatenate(keys.time) if keys.time and (mapping.time or keys.watch) else None
+        is_mapped = mapping.time is not None
+        row_keys = RowKeys(
+            np.concatenate(keys.episode) if keys.episode else None,
+            time if is_mapped else None,
+            is_mapped and kind_of(self.table.types[str(mapping.time)]) in ("time", "text"),
+            keys.numbers.names(),
+        )
+        order = find_order(row_keys, mapping, num_rows, place)
+        steps = slice(None) if order.rows is None else order.rows
+        terminal = np.concatenate(keys.terminal)[steps] if keys.terminal else np.zeros(num_rows, np.bool_)[steps]
+        inner = terminal & ~order.ends
+        if mapping.episode is not None and inner.any():
+            first = int(np.argmax(inner))
+            self.found.append(
+                f"column '{mapping.terminal}' is set at {int(inner.sum())} steps that are not the last of their "
+                f"episode, first at {place(first if order.rows is None else int(order.rows[first]))}; by "
+                "split='terminals' an episode ends at each of them."
+            )
+        ends = order.ends | (np.concatenate(keys.truncated)[steps] if keys.truncated else False)
+        if mapping.episode is None and mapping.time is None and mapping.truncated is None:
+            ends = ends | terminal
+        if time is not None and not is_mapped:
+            backwards = (np.diff(time) < 0) & ~ends[:-1]
+            if backwards.any():
+                row = int(np.argmax(backwards))
+                raise DataError(
+                    f"the rows are not in the order of column '{keys.watch}': it runs backwards from {place(row)} to "
+                    f"{place(row + 1)} ({int(backwards.sum())} times). Map it as time, with the column that tells "
+                    "recordings apart as episode, or sort the table."
+                )
+        return Order(order.rows, ends, order.rule), terminal
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value
