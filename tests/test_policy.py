@@ -107,6 +107,42 @@ def test_a_learnt_q_values_a_state_by_the_mean_action():
     assert float(policy.value(np.asarray([3.0]))) == pytest.approx(10 * (10 + 4 * np.tanh(1)) / 2, rel=1e-6)
 
 
+def choosing(kind, **parameters):
+    """A policy with one choice among three; Q or logits are s·(3, 1, 2)."""
+    choices = np.asarray([3], np.int32)
+    network = [layer([[3.0, 1.0, 2.0]], [0.0, 0.0, 0.0])]
+    name = {"deterministic": "actor", "gaussian": "actor"}.get(kind, "choice_critic")
+    parameters = {name: network, "action_choices": choices, "value_unit": np.asarray(10.0, np.float32), **parameters}
+    return make_policy(kind, parameters, (np.zeros(1), np.full(1, 2.0)), (np.zeros(1), np.ones(1)), {})
+
+
+def test_a_choice_is_the_code_with_the_largest_output(tmp_path):
+    for kind in ("deterministic", "greedy"):
+        policy = choosing(kind)
+        assert policy.act(np.asarray([[2.0], [-2.0]])).tolist() == [0, 1]
+        assert isinstance(policy.act(np.asarray([2.0])), np.int64)
+        policy.save(tmp_path / "policy.safetensors")
+        assert load_policy(tmp_path / "policy.safetensors").act(np.asarray([-2.0])) == 1
+    assert choosing("greedy").value(np.asarray([[2.0], [-2.0]])).tolist() == [60, -20]
+    assert [column.labels for column in policy.action_columns] == [("0", "1", "2")]
+
+
+def test_unlikely_choices_are_not_taken(tmp_path):
+    behavior = [layer([[0.0, 0.0, 0.0]], np.log([0.1, 0.5, 0.4]))]
+    policy = choosing("constrained-greedy", behavior=behavior, threshold=np.asarray(0.3, np.float32))
+    assert policy.act(np.asarray([[2.0], [-2.0]])).tolist() == [2, 1]
+    assert policy.value(np.asarray([2.0])) == pytest.approx(40)
+    policy.save(tmp_path / "policy.safetensors")
+    assert load_policy(tmp_path / "policy.safetensors").act(np.asarray([2.0])) == 2
+
+
+def test_sampled_choices_follow_their_probabilities():
+    policy = choosing("gaussian", log_std=np.zeros(0, np.float32))
+    draws = policy.act(np.full((5000, 1), 0.5), key=0)
+    expected = np.exp([1.5, 0.5, 1.0]) / np.exp([1.5, 0.5, 1.0]).sum()
+    np.testing.assert_allclose(np.bincount(draws) / 5000, expected, atol=0.03)
+
+
 @pytest.mark.parametrize("observations", [np.zeros(2), np.zeros((3, 2)), np.zeros((1, 1, 1)), np.asarray([np.nan])])
 def test_refuses_observations_it_cannot_read(gaussian, observations):
     with pytest.raises(RunError):
@@ -177,6 +213,8 @@ DAMAGES = {
     "layer 1 of actor takes 2 numbers and is given 1": {"actor.1.weight": np.ones((2, 1)), "actor.1.bias": ONE},
     "log_std has 3 numbers": {"log_std": np.zeros(3, np.float32)},
     "value_unit has 2 numbers": {"value_unit": TWO},
+    "action_choices are": {"action_choices": np.zeros(3, np.int32)},
+    "actor gives 1 numbers instead of 3": {"action_choices": np.asarray([3], np.int32)},
     "layer 0 of critics takes 2 numbers": {"critics.0.weight": np.ones((2, 2, 1), np.float32)},
 }  # fmt: skip
 

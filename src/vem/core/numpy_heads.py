@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -35,7 +35,12 @@ def sampled(
     return _columns(outputs, choices, number, lambda logits: logits + generator.gumbel(size=logits.shape))
 
 
-def _columns(outputs: np.ndarray, choices: Sequence[int], number, noisy) -> np.ndarray:
+def _columns(
+    outputs: np.ndarray,
+    choices: Sequence[int],
+    number: Callable[[np.ndarray], np.ndarray],
+    noisy: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
     columns, start = [], 0
     for count in choices:
         stop = start + max(count, 1)
