@@ -152,7 +152,7 @@ def test_map_proposes_a_mapping_that_describe_reads(log, tmp_path, capsys):
     facts = json.loads(capsys.readouterr().out)
     assert facts["bounds_source"] == "given"
     assert facts["actions"][0]["high"] == 1
-    assert facts["actions"][1]["labels"] == ["boost", "comfort", "eco"]
+    assert list(facts["actions"][1]["counts"]) == ["boost", "comfort", "eco"]
     assert facts["transitions"] == 11  # 'done' ends the second day, so its last step stays
     with pytest.raises(DataError, match="exists; choose another --out"):
         run("map", log, "--out", tmp_path / "map.toml")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -260,3 +261,37 @@ def test_a_damaged_trace_is_refused(tmp_path, dataset):
 
 def test_a_line_with_observations_is_damaged():
     assert EpisodeRecord.from_json({"member": "seed0", "episode": 0, "seed": 0, "observations": [[1.0]]}) is None
+
+
+def test_the_newest_metrics_are_found_from_the_files_end(tmp_path):
+    files = RunDirectory(tmp_path)
+    assert files.newest_metrics() is None
+    wide = {f"seed{index}": {"value_loss": 0.5} for index in range(4000)}  # one line is longer than what is read first
+    for steps in (200, 400):
+        files.write_metrics(MetricLine(steps, "values", 1.0, wide))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"steps": 600, "sta')  # another process is writing it
+    newest = files.newest_metrics()
+    assert newest is not None
+    assert (newest.steps, len(newest.members)) == (400, 4000)
+
+
+def test_the_lock_of_a_lost_process_is_waited_for(tmp_path, dataset):
+    run = new_run(tmp_path / "run", dataset)
+    later = RunDirectory(tmp_path / "run")
+    later.wait_for_lock(0.1)
+    with pytest.raises(RunError, match="another process is training"):
+        later.acquire()
+    timer = threading.Timer(0.3, run.files.release)
+    timer.start()
+    later.wait_for_lock(60.0)
+    later.acquire()
+    later.release()
+    timer.join()
+
+
+def test_what_a_process_left_that_was_killed_at_once_is_no_run(tmp_path, dataset):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").touch()
+    (tmp_path / "run" / ".config.json.0123.tmp").write_text("{")
+    assert new_run(tmp_path / "run", dataset).files.is_run

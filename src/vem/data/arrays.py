@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vem.data import checks, episodes
-from vem.data.action_columns import ActionColumn, Discrete, choices_of, discrete_column, recognize
+from vem.data.action_columns import ActionColumn, Discrete, choices_of, discrete_column, recognize, require_codes
 from vem.data.bounds import Bounds, action_limits, bounds_to_json, known_bounds
 from vem.data.columns import Column
 from vem.data.dataset import DataInfo, Dataset, RowBlock, with_bounds
@@ -101,6 +101,7 @@ def assemble(
     rows: RowBlock, info: DataInfo, action_bounds: tuple[Any, Any] | None = None, known: Bounds | None = None
 ) -> Dataset:
     """The Dataset of all its rows; decides the bounds and warns of what was found."""
+    require_codes(rows.actions, info.action_columns)
     info = complete_info(info, rows.actions, rows.rewards, rows.valid, action_bounds, known)
     for message in info.warnings:
         warnings.warn(f"{info.name}: {message}", DataWarning, stacklevel=3)
@@ -240,8 +241,11 @@ def complete_info(
         is_choice = np.asarray(choices) > 0
         actions = np.where(is_choice, np.float32(0), actions)
         if given is not None:
-            sides = ([None if choices[i] else x for i, x in enumerate(side)] for side in bounds_to_json(given, size))
-            given = (next(sides), next(sides))
+            low, high = bounds_to_json(given, size)
+            given = (
+                [-1.0 if choice else bound for choice, bound in zip(choices, low, strict=True)],
+                [1.0 if choice else bound for choice, bound in zip(choices, high, strict=True)],
+            )
     limits = action_limits(actions, valid, given, known, names)
     if limits.warning:
         found.append(limits.warning)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vem.data.action_columns import choices_of
 from vem.data.arrays import Prepared, prepare
 from vem.data.checks import located
 from vem.data.dataset import RowBlock
@@ -100,7 +101,7 @@ def _convert_loaded(
 ) -> Path:
     """Sources that are no HDF5 file are loaded first."""
     dataset = load(source, data_dir, **rules)
-    _require_numbers(bool(dataset.info.action_columns))
+    _require_numbers(bool(choices_of(dataset.info.action_columns)))
     return write_shards(
         out,
         lambda first: [dataset.block(first, dataset.num_rows)] if first < dataset.num_rows else [],
