@@ -137,24 +137,32 @@ class Pool:
 
     def _read(self, stretches: list[Stretch]) -> _Section:
         """A section in the units of the method."""
-        joined = RowBlock(
-            *map(np.concatenate, zip(*(self._dataset.block(s.start, s.stop) for s in stretches), strict=True))
+        dataset, units, length = self._dataset, self.units, self.plan.section_rows
+        rows = RowBlock(
+            observations=np.empty((length, dataset.observation_size), np.float32),
+            actions=np.zeros((length, dataset.action_size), np.float32),
+            rewards=np.zeros(length, np.float32),
+            valid=np.zeros(length, np.bool_),
+            terminal=np.zeros(length, np.bool_),
         )
-        cut = np.cumsum([stretch.num_rows for stretch in stretches])[[stretch.is_cut for stretch in stretches]] - 1
-        for column in (joined.actions, joined.rewards, joined.valid, joined.terminal):
-            column[cut] = 0
-        units = self.units
-        part = Dataset(*joined, info=self._dataset.info)
-        rows = put_rows(part, reward_scale=units.reward_scale, reward_shift=units.reward_shift)
-        missing = self.plan.section_rows - part.num_rows
-        return _Section(
-            # Networks see these rows too, so they get an observation that exists.
-            np.pad(joined.observations, ((0, missing), (0, 0)), "edge"),
-            np.pad(np.asarray(rows.actions), ((0, missing), (0, 0))),
-            np.pad(np.asarray(rows.rewards) / np.float32(units.value_unit), (0, missing)),
-            np.pad(np.asarray(rows.continues), (0, missing)),
-            np.pad(joined.valid, (0, missing)),
-        )
+        end = 0
+        for stretch in stretches:
+            start, end = end, end + stretch.num_rows
+            for column, values in zip(rows, dataset.block(stretch.start, stretch.stop), strict=True):
+                column[start:end] = values
+            if stretch.is_cut:
+                for column in (rows.actions, rows.rewards, rows.valid, rows.terminal):
+                    column[end - 1] = 0
+        # Networks see the rows that fill up, too, so they get an observation that exists.
+        rows.observations[end:] = rows.observations[end - 1]
+        held = Dataset(*(column[:end] for column in rows), info=dataset.info)
+        on_host: Any = np.asarray
+        scaled = put_rows(held, reward_scale=units.reward_scale, reward_shift=units.reward_shift, place=on_host)
+        rows.actions[:end] = scaled.actions
+        rows.rewards[:end] = scaled.rewards / np.float32(units.value_unit)
+        continues = np.zeros(length, np.float32)
+        continues[:end] = scaled.continues
+        return _Section(rows.observations, rows.actions, rows.rewards, continues, rows.valid)
 
     def _put(self, columns: _Section, section: int, content: _Section) -> _Section:
         start = section * self.plan.section_rows
