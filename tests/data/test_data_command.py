@@ -168,3 +168,14 @@ def test_describe_takes_the_mapping_as_flags(log, capsys):
         run("describe", log, *flags, "--gap", "soon")
     with pytest.raises(SettingsError, match="--action-low is 'x'"):
         run("describe", log, *flags, "--action-low", "x")
+
+
+def test_the_picture_of_a_table_names_its_columns(log, tmp_path):
+    from heating_log import MAPPING
+    from vem.data import describe, load
+    from vem.data.picture import draw
+
+    dataset = load(log, mapping=MAPPING)
+    draw(dataset, describe(dataset), tmp_path / "log.svg")
+    text = (tmp_path / "log.svg").read_text(encoding="utf-8")
+    assert "temp_in" in text

@@ -90,16 +90,18 @@ def _reward_over_time(axes: Any, dataset: Dataset) -> None:
 
 def _places(axes: Any, dataset: Dataset, description: Description) -> None:
     first, second = description.coverage.dimensions
+    names = description.observation_names
+    labels = [names[d] if names else f"observation {d}" for d in (first, second)]
     x, y = dataset.observations[:, first], dataset.observations[:, second]
     starts = dataset.episode_starts
     starts = starts[np.linspace(0, len(starts) - 1, min(MAX_STARTS, len(starts))).astype(int)]
     if first == second:
         axes.hist(x, bins=40, color=BLUE)
         axes.plot(x[starts], np.zeros(len(starts)), "|", color=ORANGE, markersize=10)
-        axes.set(xlabel=f"observation {first}", ylabel="rows")
+        axes.set(xlabel=labels[0], ylabel="rows")
     else:
         axes.hexbin(x, y, gridsize=60, bins="log", cmap="Blues", mincnt=1, linewidths=0.1)
         axes.plot(x[starts], y[starts], ".", color=ORANGE, markersize=4, alpha=0.7)
-        axes.set(xlabel=f"observation {first}", ylabel=f"observation {second}")
+        axes.set(xlabel=labels[0], ylabel=labels[1])
     visited = description.coverage.occupied_cells
     axes.set_title(f"rows (blue), episode starts (orange); {visited:.0%} of the grid visited", fontsize=9)

@@ -149,6 +149,7 @@ class _Reading:
         self.found += column_warnings(facts, mapping)
         encoder = self._encoder(facts)
         order, terminal = self._order(keys, facts[str(mapping.reward)].num_rows)
+        del keys  # the order is all that is needed of them
         if is_bare and mapping.terminal is None:
             self.found.append(
                 f"the table is read as one recording of {len(terminal)} rows, because no column says where one ends; "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -104,8 +105,17 @@ def explained(recorded: np.ndarray, predicted: np.ndarray, weights: np.ndarray) 
     return {int(d): float(1 - errors[d] / spread[d]) for d in np.flatnonzero(spread > (1e-6 * scale) ** 2)}
 
 
-def draw_agreement(found: list[Agreement], rows: str, names: Mapping[int, str], prefix: str) -> list[Drawing]:
-    """One Drawing for the guides and one for the executors; ``rows`` says of which rows, ``names`` some dimensions."""
+def draw_agreement(
+    found: list[Agreement],
+    rows: str,
+    names: Mapping[int, str],
+    prefix: str,
+    action_names: Mapping[int, str] = MappingProxyType({}),
+) -> list[Drawing]:
+    """One Drawing for the guides and one for the executors; ``rows`` says of which rows.
+
+    ``names`` and ``action_names`` are what some dimensions of the observations and of the actions are called.
+    """
     drawings = []
     guides = [(one, one.guide) for one in found if one.guide]
     if guides:
@@ -121,7 +131,9 @@ def draw_agreement(found: list[Agreement], rows: str, names: Mapping[int, str], 
             f"dimension of the action, on {rows}."
         )
         drawings.append(
-            _draw(executors, f"{prefix}agreement-executor", "Executor", "dimension of the action", caption, {})
+            _draw(
+                executors, f"{prefix}agreement-executor", "Executor", "dimension of the action", caption, action_names
+            )
         )
     return drawings
 

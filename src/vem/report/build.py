@@ -222,9 +222,14 @@ def _agreement_section(
         weights = weighting.series_weights(series, lambda run: datasets.get(id(run)))
     run = next(one.run for one in guided if id(one.run) in datasets)
     rows = describe_rows(run, datasets[id(run)], held_out.get(id(run)))
-    names = {0: "0 (x)", 1: "1 (y)"} if landscape.find_layout(run) is not None else {}
+    info = run.data.info
+    names = dict(enumerate(info.encoder.feature_names)) if info.encoder else {}
+    if landscape.find_layout(run) is not None:
+        names = {0: "0 (x)", 1: "1 (y)"}
+    action_names = {index: column.name for index, column in enumerate(info.action_columns)}
     found = agreement.measure(series, styles, weights, datasets)
-    return Section("agreement", "Guide and executor", agreement.draw_agreement(found, rows, names, prefix))
+    drawings = agreement.draw_agreement(found, rows, names, prefix, action_names)
+    return Section("agreement", "Guide and executor", drawings)
 
 
 def _sweeps(runs: list[RunRecord], sampled: Callable[[RunRecord], Dataset | None], prefix: str) -> list[Drawing]:
