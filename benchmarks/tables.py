@@ -130,6 +130,23 @@ def trial_table(path: Path = TRIALS) -> str:
     return _table(header, rows)
 
 
+def regularization_table(path: Path = TRIALS.with_name("regularization.json")) -> str:
+    """Trials of the policy's regularization, beside the record of the default."""
+    defaults = {record["dataset"]: record for record in read_all() if column_of(record) == "vem"}
+    rows = []
+    for trial in json.loads(path.read_text(encoding="utf-8")) if path.exists() else []:
+        default = defaults[trial["dataset"]]
+        scores = " / ".join(f"{score:.1f}" for score in trial["scores"])
+        mean, usual = sum(trial["scores"]) / len(trial["scores"]), default["evaluation"]["over_seeds"]["score"]["mean"]
+        steps = (
+            f"{trial['steps']:,}"
+            if trial["steps"] == default["steps"]
+            else f"{trial['steps']:,} (record: {default['steps']:,})"
+        )
+        rows.append([trial["dataset"], trial["what"], steps, scores, f"{mean:.1f}", f"{usual:.1f}"])
+    return _table(["dataset", "what was tried", "steps", "scores of the seeds", "mean", "record of the default"], rows)
+
+
 def speed_table(path: Path = PEERS) -> str:
     """Updates per second of every method, against one seed of before, and the share of the machine's matrix rate."""
     rows = []
@@ -186,6 +203,7 @@ PARTS: dict[str, Callable[[Sequence[Record]], str]] = {
     "values": value_table,
     "data": data_table,
     "runs": run_table,
+    "regularization": lambda records: regularization_table(),
     "speed": lambda records: speed_table(),
     "peers": lambda records: peers_table(),
     "seeds": lambda records: seeds_table(),
