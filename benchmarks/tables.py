@@ -24,6 +24,7 @@ from vem.tasks import TASKS
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = (ROOT / "docs" / "results.md", ROOT / "README.md")
 PEERS = ROOT / "benchmarks" / "results" / "peers.json"
+REGULARIZATION = ROOT / "benchmarks" / "results" / "trials" / "regularization.json"
 TRIALS = ROOT / "benchmarks" / "results" / "trials" / "guided.json"
 README_METHODS = ("vem", "bc", "iql", "awr", "bail")
 NOTHING = "No measurement is recorded yet."
@@ -130,7 +131,7 @@ def trial_table(path: Path = TRIALS) -> str:
     return _table(header, rows)
 
 
-def regularization_table(path: Path = TRIALS.with_name("regularization.json")) -> str:
+def regularization_table(path: Path = REGULARIZATION) -> str:
     """Trials of the policy's regularization, beside the record of the default."""
     defaults = {record["dataset"]: record for record in read_all() if column_of(record) == "vem"}
     rows = []
