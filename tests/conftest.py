@@ -3,6 +3,10 @@ from pathlib import Path
 
 import pytest
 
+# The workers of the suite use the cores already; tests of several devices start their own process. JAX reads this when it
+# is imported, which the other conftest files do.
+os.environ["JAX_NUM_CPU_DEVICES"] = "1"
+
 BENCHMARK_DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 
 
@@ -20,5 +24,3 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(directory))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-    # The workers of the suite use the cores already; tests of several devices start their own process.
-    os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")

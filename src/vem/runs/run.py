@@ -136,7 +136,7 @@ class Run:
         kept = {name: getattr(known, name) for name in names}
         return dataclasses.replace(dataset, info=dataclasses.replace(found, **kept))
 
-    @property
+    @cached_property
     def algorithm(self) -> Algorithm:
         """The method, bound to its settings and the data."""
         return self._planned[0]
