@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-# The workers of the suite use the cores already; tests of several devices start their own process. JAX reads this when it
-# is imported, which the other conftest files do.
+# The workers of the suite use the cores already; tests of several devices start their own process. JAX reads this when
+# it is imported, which the other conftest files do.
 os.environ["JAX_NUM_CPU_DEVICES"] = "1"
 
 BENCHMARK_DATA = Path(__file__).parents[1] / ".." / "shared" / "data"

@@ -140,8 +140,12 @@ def test_a_cancelled_cell_saves(tmp_path):
             time.sleep(0.05)
         _thread.interrupt_main()
 
-    threading.Thread(target=interrupt, daemon=True).start()
-    outcome = run_order(order(tmp_path, **message))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the suite's workers ignore it
+    try:
+        threading.Thread(target=interrupt, daemon=True).start()
+        outcome = run_order(order(tmp_path, **message))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (outcome.code, outcome.last_line[:17]) == (STOPPED, "stopped and saved")
     assert list(cell.files.checkpoints.glob("*.safetensors"))
 

@@ -44,7 +44,7 @@ def test_curves_are_as_recorded(run):
 def test_a_tile_shows_the_mean_value_of_its_rows(run):
     dataset, one = run.dataset, run.series[0]
     floor = landscape.sort_rows(dataset, landscape.find_layout(run))
-    values = landscape.tile_values(floor, dataset, one)
+    values = landscape.tile_values(floor, dataset, one.policies())
     left, right, bottom, top = floor.layout.extent
     x, y = dataset.observations[floor.rows[0], :2]
     row = int((y - bottom) / (top - bottom) * floor.shape[0])

@@ -122,7 +122,8 @@ class Run:
 
     def _checked(self, dataset: Dataset) -> Dataset:
         facts = self.files.facts
-        is_same = dataset.info.action_columns == facts.info.action_columns or not facts.info.action_columns
+        meanings = [[(c.kind, c.labels) for c in info.action_columns] for info in (dataset.info, facts.info)]
+        is_same = meanings[0] == meanings[1] or not meanings[1]
         if dataset.fingerprint() != facts.sha256 or not is_same:
             raise RunError(
                 f"the dataset {dataset.info.name} is not the one {self.directory} was started with (its rows differ); "
