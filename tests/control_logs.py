@@ -54,7 +54,7 @@ def land(observation: np.ndarray, random: np.random.Generator) -> int:
     """Lands LunarLander's craft more often than not, by Gymnasium's own heuristic, with an action in ten at random."""
     from gymnasium.envs.box2d.lunar_lander import heuristic
 
-    env = SimpleNamespace(continuous=False)
+    env = SimpleNamespace(unwrapped=SimpleNamespace(continuous=False))
     return int(random.integers(4)) if random.random() < 0.1 else int(heuristic(env, observation))
 
 

@@ -120,8 +120,10 @@ def test_vem_balances_the_pole_from_the_same_log(cartpole, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 def test_vem_beats_cloning_on_a_log_of_lunar_lander(tmp_path):
-    pytest.importorskip("Box2D")
+    for package in ("Box2D", "pygame"):
+        pytest.importorskip(package)
     name, controllers = "LunarLander-v3", [control_logs.land, *[control_logs.drop] * 2]
     log = control_logs.record(name, controllers, 60, max_steps=400, name="lunar-lander")
     cloned = train(log, "bc", steps=3000, out=tmp_path / "bc", batch_size=64)

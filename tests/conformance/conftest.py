@@ -16,7 +16,17 @@ from vem.data import Dataset
 from vem.runs import loop
 from vem.runs.run import Run
 
-OTHER_ACTIONS = [(name, kind) for name in OWN_METHODS for kind in METHODS[name].actions if kind != "box"]
+OTHER_ACTIONS = [
+    pytest.param(
+        (name, kind),
+        id=f"{name}-{kind}",
+        # Several choices go through the same code as mixed actions; one method stands for all in the quick selection.
+        marks=[pytest.mark.slow] if kind == "several" and name != "vem" else [],
+    )
+    for name in OWN_METHODS
+    for kind in METHODS[name].actions
+    if kind != "box"
+]
 
 
 class Trial(NamedTuple):
@@ -47,7 +57,7 @@ def trial(request, tmp_path_factory) -> Trial:
     return trained_trial(request.param, tmp_path_factory.mktemp(request.param) / "run")
 
 
-@pytest.fixture(scope="module", params=OTHER_ACTIONS, ids="-".join)
+@pytest.fixture(scope="module", params=OTHER_ACTIONS)
 def action_trial(request, tmp_path_factory) -> Trial:
     """A finished run of each method for each kind of actions other than a box that it can learn."""
     name, kind = request.param
