@@ -238,9 +238,9 @@ def test_rows_that_come_in_are_valued_by_the_next_refresh(tmp_path, short_chunks
     many = episodes(num_rows=20_000)
     # Networks that hardly move: every row's value in the memory is known, however long ago it was computed.
     still = {"value_lr": 1e-12, "target_rate": 1e-12, "initial_values": "random", "value_share": 0.9}
-    run = run_of(tmp_path / "run", many, pool_rows=12_500, **still)
+    run = run_of(tmp_path / "run", many, pool_rows=3_125, **still)
     algorithm, plan = run._planned
-    assert (algorithm.stages[0].fresh_rows, plan.section_rows, plan.num_sections) == (4096, 4096, 3)
+    assert (algorithm.stages[0].fresh_rows, plan.section_rows, plan.num_sections) == (1024, 1024, 3)
     seen = []
     for progress in run.progress():
         if progress.stage.name != "value":
