@@ -28,6 +28,18 @@ DATASET is one of
 """
 
 
+MAKE_EXAMPLES = """NAME:
+  pointmaze-umaze, -medium, -large, each also -discrete     a noisy controller between random cells
+  hopper-random, halfcheetah-random, walker2d-random        a Gaussian policy with fresh weights
+  door-cloned, hammer-cloned, pen-cloned                    demonstrations (*-human) and roll-outs of their clone
+
+examples:
+  vem data make pointmaze-medium --rows 50000 --out maze.hdf5
+  vem data make hopper-random --rows 200000
+  vem data make pen-cloned --from pen-human.hdf5
+"""
+
+
 def register(verbs: Any) -> None:
     """Add ``vem data`` and its verbs to the command line."""
     parser = verbs.add_parser(
@@ -73,16 +85,19 @@ def register(verbs: Any) -> None:
 
     make = actions.add_parser(
         "make",
-        help="record a built-in maze into a file or a Minari dataset",
-        description="Record a built-in maze; the same seed gives the same file.",
-        epilog="example: vem data make pointmaze-medium --rows 50000 --out maze.hdf5",
+        help="record data that needs no foreign file: mazes, random policies, clones of demonstrations",
+        description="Record a dataset; the same seed gives the same rows, and an interrupted recording goes on.",
+        epilog=MAKE_EXAMPLES,
+        formatter_class=text,
     )
-    make.add_argument("maze", metavar="MAZE", help="pointmaze-umaze, -medium or -large, and -discrete")
+    make.add_argument("name", metavar="NAME", help="what to record (see below)")
     make.add_argument("--rows", type=_positive, help="steps to record (default: enough to learn from)")
     make.add_argument("--seed", type=int, default=0, help="seed of the recording (default 0)")
+    make.add_argument("--from", dest="source", metavar="FILE", help="for *-cloned: the demonstrations' file")
+    make.add_argument("--data-dir", metavar="DIR", help="for *-cloned: where *-human is looked up first")
     where = make.add_mutually_exclusive_group()
-    where.add_argument("--out", metavar="FILE.hdf5", help="file to write (default MAZE.hdf5 in this directory)")
-    where.add_argument("--minari", metavar="ID", help="write a local Minari dataset with this id instead")
+    where.add_argument("--out", metavar="FILE.hdf5", help="file to write (default NAME.hdf5 in this directory)")
+    where.add_argument("--minari", metavar="ID", help="for a maze: write a local Minari dataset with this id instead")
     make.set_defaults(run=run_make)
 
     convert = actions.add_parser(
@@ -181,15 +196,33 @@ def run_list(options: argparse.Namespace) -> None:
 
 
 def run_make(options: argparse.Namespace) -> None:
-    """Record a built-in maze."""
-    from vem.data.mazes import DEFAULT_NUM_ROWS, write_maze, write_minari
+    """Record a dataset."""
+    from vem.data.mazes import write_maze, write_minari
+    from vem.data.random_policies import RANDOM_TASKS, write_random
+    from vem.errors import SettingsError
+    from vem.evaluation.cloned import CLONED_TASKS, write_cloned
+    from vem.tasks import find_task
 
-    num_rows = options.rows or DEFAULT_NUM_ROWS
+    task = find_task(options.name)
+    name = options.name if task is None else task.name
+    path, given = options.out or f"{options.name}.hdf5", {"num_rows": options.rows} if options.rows else {}
+    given["seed"] = options.seed
+    if options.minari and name in (*RANDOM_TASKS, *CLONED_TASKS):
+        raise SettingsError(f"--minari is for the built-in mazes; {name} is written to a file")
+    if (options.source or options.data_dir) and name not in CLONED_TASKS:
+        raise SettingsError(f"--from and --data-dir are for cloned data; {name} is recorded without any file")
     if options.minari:
-        write_minari(options.minari, options.maze, num_rows, options.seed)
+        write_minari(options.minari, options.name, **given)
         print(f"minari:{options.minari}")
-    else:
-        print(write_maze(options.out or f"{options.maze}.hdf5", options.maze, num_rows, options.seed))
+        return
+    with _row_progress() as report:
+        if name in RANDOM_TASKS:
+            written = write_random(path, name, **given, report=report)
+        elif name in CLONED_TASKS:
+            written = write_cloned(path, name, options.source, **given, data_dir=options.data_dir, report=report)
+        else:
+            written = write_maze(path, options.name, **given)
+    print(written)
 
 
 def run_convert(options: argparse.Namespace) -> None:

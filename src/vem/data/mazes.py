@@ -104,11 +104,11 @@ def write_maze(path: str | Path, name: str = DEFAULT_NAME, num_rows: int = DEFAU
     """Record, and return the path of an HDF5 file in D4RL's layout; it appears whole or not at all."""
     path = Path(path)
     task = _maze_task(name)
-    _require_space(path, num_rows)
+    require_space(path, num_rows)
     rows = record_maze(name, num_rows, seed)
     rows["infos/goal"] = np.broadcast_to(np.array(_goal(task), np.float32), (num_rows, 2))
     facts = {"name": task.name, "environment": task.environment, "recipe": RECIPE}
-    content = _hdf5_bytes(rows, facts | {"recipe_version": _RECIPE_VERSION, "seed": seed})
+    content = hdf5_bytes(rows, facts | {"recipe_version": _RECIPE_VERSION, "seed": seed})
     try:
         replace_file(path, content)
     except OSError as error:
@@ -116,7 +116,7 @@ def write_maze(path: str | Path, name: str = DEFAULT_NAME, num_rows: int = DEFAU
     return path
 
 
-def _hdf5_bytes(columns: dict[str, np.ndarray], attributes: dict[str, Any]) -> bytes:
+def hdf5_bytes(columns: dict[str, np.ndarray], attributes: dict[str, Any]) -> bytes:
     """An HDF5 file in memory: the library crashes where the disk is full, so it never writes there."""
     import h5py
 
@@ -128,7 +128,7 @@ def _hdf5_bytes(columns: dict[str, np.ndarray], attributes: dict[str, Any]) -> b
         return file.id.get_file_image()
 
 
-def _require_space(path: Path, num_rows: int) -> None:
+def require_space(path: Path, num_rows: int) -> None:
     """Refuse a place without room before minutes of recording."""
     place = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
     if place is None:
