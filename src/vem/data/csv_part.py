@@ -29,6 +29,14 @@ def _is_mostly_numbers(column: Any) -> bool:
     return share is not None and share >= MOSTLY
 
 
+def _has_hexadecimals(column: Any) -> bool:
+    """Whether Arrow would take a text such as 0x1F for a whole number."""
+    import pyarrow.compute as compute
+
+    found = compute.match_substring(column, "0x", ignore_case=True)  # pyright: ignore[reportAttributeAccessIssue]
+    return bool(compute.any(found).as_py())  # pyright: ignore[reportAttributeAccessIssue]
+
+
 class CsvPart:
     """One CSV file. ``types`` are what its first block looks like; ``batches`` are text."""
 
@@ -159,7 +167,8 @@ class CsvPart:
             if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
                 with contextlib.suppress(pa.ArrowInvalid):
                     trimmed = compute.utf8_trim_whitespace(columns[index])  # pyright: ignore[reportAttributeAccessIssue]
-                    columns[index] = trimmed.cast(kind)
+                    if not _has_hexadecimals(trimmed):
+                        columns[index] = trimmed.cast(kind)
         return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
     def _explained(self, problem: str) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from vem.data.encoding import is_missing
 from vem.data.table_values import kind_of
@@ -79,17 +77,18 @@ def _arrow_column(name: str, values: Any) -> Any:
 
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
-    shape = np.shape(values) if isinstance(values, np.ndarray) or np.isscalar(values) or values is None else (0,)
-    if len(shape) != 1:
-        raise DataError(f"column '{name}' has shape {shape}; give one value for each row.")
+    is_list = hasattr(values, "__len__") and not isinstance(values, str | bytes)
+    if not is_list or getattr(values, "ndim", 1) != 1:
+        found = f"has shape {values.shape}" if hasattr(values, "shape") else f"is {values!r}"[:80]
+        raise DataError(f"column '{name}' {found}; give one value for each row.")
     try:
         return pa.array(values, from_pandas=True)
     except Exception as error:  # mixed types, objects, numbers beyond 64 bits
-        listed = list(values) if hasattr(values, "__iter__") else []
-        raise DataError(_problem(name, listed) or f"column '{name}' cannot be read ({first_line(error)}).") from None
+        problem = _problem(name, values) or f"column '{name}' cannot be read ({first_line(error)})."
+        raise DataError(problem) from None
 
 
-def _problem(name: str, values: list[Any]) -> str | None:
+def _problem(name: str, values: Iterable[Any]) -> str | None:
     """What is wrong with the first value that fits no column, or not that of the values before it."""
     import pyarrow as pa
 

@@ -106,18 +106,18 @@ class Times:
         try:
             return pa.array(numbers(self.name, column, start, place), from_pandas=True)
         except DataError:
-            row, text = _first_unlike(column)
+            row, text = _first_unlike(column, self.clock)
             raise DataError(
                 f"column '{self.name}' holds '{text}' at {place(start + row)}, which is no time like the others; write "
                 "times as 2024-01-31 08:00:00, all with a time zone or all without, or all as numbers."
             ) from None
 
 
-def _first_unlike(column: Any) -> tuple[int, str]:
-    """The first text that is neither a number nor a time, else the first that is not what most are."""
+def _first_unlike(column: Any, usual: str | None) -> tuple[int, str]:
+    """The first text that is neither a number nor a time, else the first that is not as usual, or not what most are."""
     words = [(row, text) for row, text in enumerate(column.to_pylist()) if text is not None]
     kinds = [_clock_of(text) for _, text in words]
-    usual = max(CLOCKS, key=kinds.count)
+    usual = usual or max(("local", "zoned", "numbers"), key=kinds.count)
     strange = [word for word, kind in zip(words, kinds, strict=True) if kind is None]
     unlike = [word for word, kind in zip(words, kinds, strict=True) if kind != usual]
     return (strange or unlike or words)[0]
