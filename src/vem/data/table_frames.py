@@ -79,7 +79,8 @@ def _arrow_column(name: str, values: Any) -> Any:
         return values
     is_list = hasattr(values, "__len__") and not isinstance(values, str | bytes)
     if not is_list or getattr(values, "ndim", 1) != 1:
-        found = f"has shape {values.shape}" if hasattr(values, "shape") else f"is {values!r}"[:80]
+        shape = getattr(values, "shape", None)
+        found = f"is {values!r}"[:80] if shape is None else f"has shape {shape}"
         raise DataError(f"column '{name}' {found}; give one value for each row.")
     try:
         return pa.array(values, from_pandas=True)
