@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import h5py
@@ -16,6 +17,7 @@ import heating_log
 from evaluation_cases import constant_policy
 from small_runs import quick_compilation
 from vem.cli import main
+from vem.data.mapping_file import to_toml
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -99,6 +101,9 @@ def place(tmp_path_factory):
         if name == "antmaze-umaze":
             np.savez(directory / "log.npz", **columns)
     pyarrow.parquet.write_table(pa.table(heating_log.columns(8, 8)), directory / "log.parquet")
+    (directory / "heating").mkdir()
+    shutil.copy(directory / "log.parquet", directory / "heating")
+    (directory / "heating" / "map.toml").write_text(to_toml(heating_log.MAPPING), encoding="utf-8")
     (directory / "data").symlink_to(directory, target_is_directory=True)
     constant_policy(sizes=(11, 3)).save(directory / "policy.safetensors")
     constant_policy(sizes=(4, 2)).save(directory / "maze.safetensors")

@@ -1,224 +1,173 @@
-"""Thousands of malformed tables, each of which must end in one DataError that names the column and, if any, the row."""
+"""Thousands of generated tables: each is read to exactly its transitions, or refused by one error that names the fault.
 
-import io
+A few hundred of them run by default, all with ``-m slow``.
+"""
+
+import contextlib
+import warnings
 
 import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
+pytest.importorskip("pandas")
+pytest.importorskip("polars")
 
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.feather
-import pyarrow.parquet
+import table_cases
+import table_disguises
+import table_faults
+import table_file_faults
+from table_cases import FORMS, MAPPING, TEXT, TYPED, sound, true_transitions
+from vem.data import load
+from vem.errors import DataError, DataWarning, VemError
 
-from vem.data import from_table, load
-from vem.errors import DataError
-
-NUM_TABLES = 5000
-MAPPING = {
-    "observation": ["x", "mode"],
-    "action": ["u", "stage"],
-    "reward": "reward",
-    "episode": "episode",
-    "time": "t",
-    "terminal": "done",
-    "truncated": "cut",
-}
+FEW, MANY = 1, 12
+pytestmark = pytest.mark.filterwarnings("ignore::vem.errors.DataWarning")
+sizes = pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 
 
-def sound(random):
-    """The columns of a few episodes, as lists."""
-    lengths = random.integers(5, 9, random.integers(1, 4))
-    episode = np.repeat(np.arange(len(lengths)), lengths)
-    num_rows = len(episode)
-    step = np.concatenate([np.arange(length) for length in lengths])
-    return {
-        "episode": episode.tolist(),
-        "t": step.tolist(),
-        "x": random.normal(size=num_rows).tolist(),
-        "mode": [*random.choice(["eco", "boost"], num_rows - 2), "eco", "boost"],
-        "u": random.uniform(0, 1, num_rows).tolist(),
-        "stage": ["low", "high", *random.choice(["low", "high"], num_rows - 4), "low", "high"],
-        "reward": random.normal(size=num_rows).tolist(),
-        "done": [False] * num_rows,
-        "cut": [False] * num_rows,
-    }
+def generator(*seed):
+    return np.random.default_rng([sum(map(ord, part)) if isinstance(part, str) else part for part in seed])
 
 
-def some_row(random, columns, inner=False):
-    """A row; with ``inner`` one that is a step for certain, not the last of its episode."""
-    episodes = columns["episode"]
-    rows = (
-        [row for row in range(len(episodes) - 1) if episodes[row] == episodes[row + 1]]
-        if inner
-        else range(len(episodes))
-    )
-    return int(random.choice(rows))
+def places(tmp_path, count):
+    """A folder for each of the cases."""
+    for number in range(count):
+        place = tmp_path / str(number)
+        place.mkdir()
+        yield number, place
 
 
-def put(columns, name, row, value):
-    columns[name][row] = value
-    return name, row
+def check_refusal(error, refused, form, order=None):
+    """The error names the column and the row, in one sentence or two."""
+    text = str(error)
+    assert len(text) < 900, text
+    assert refused.column is None or f"'{refused.column}'" in text or f".{refused.column}" in text, text
+    if refused.row is not None:
+        row = refused.row if order is None else int(np.argmax(order == refused.row))
+        assert "folder" in form or f"row {row} " in text + " " or f"row {row};" in text or f"row {row}," in text, text
 
 
-def without_a_column(random, columns):
-    name = str(random.choice([*MAPPING["observation"], *MAPPING["action"], "reward", "episode", "t", "done", "cut"]))
-    del columns[name]
-    return name, None
+def read_quietly(*arguments, **options):
+    """What is read; other warnings than those about data are errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        return load(*arguments, **options)
 
 
-def no_rows(random, columns):
-    kept = {name: values[:1] for name, values in columns.items()}
-    columns.clear()
-    columns.update({name: pa.array(values).slice(0, 0) for name, values in kept.items()})
-    return None, None
+@sizes
+@pytest.mark.parametrize("form", FORMS)
+def test_sound_tables_come_back_exactly(form, count, tmp_path):
+    for number, place in places(tmp_path, 4 * count):
+        random = generator(form, number)
+        columns = table_cases.with_ends(random, sound(random))
+        mixed, _ = table_cases.shuffled(random, columns)
+        if expected := true_transitions(columns):
+            assert table_cases.read_transitions(FORMS[form](mixed, place, MAPPING)) == expected
 
 
-def missing_number(random, columns):
-    return put(columns, "x", some_row(random, columns), random.choice([None, float("nan")]))
+@sizes
+@pytest.mark.parametrize("form", FORMS)
+def test_disguised_tables_come_back_exactly(form, count, tmp_path):
+    ways = table_disguises.SAME + (table_disguises.TYPED_SAME if form in TYPED else ())
+    ways = [way for way in ways if way not in table_disguises.NOT_IN.get(form, ())]
+    for number, place in places(tmp_path, count * len(ways)):
+        random = generator(form, number)
+        columns = table_cases.with_ends(random, sound(random))
+        columns["done"][0] = True  # at least one transition
+        mixed, _ = table_cases.shuffled(random, columns)
+        dataset = FORMS[form](ways[number % len(ways)](mixed), place, MAPPING)
+        assert table_cases.read_transitions(dataset) == true_transitions(columns), ways[number % len(ways)].__name__
 
 
-def missing_category(random, columns):
-    return put(columns, "mode", some_row(random, columns), None)
+@sizes
+@pytest.mark.parametrize("way", table_disguises.SAME_TEXT)
+def test_unusual_text_comes_back_exactly(way, count, tmp_path):
+    for number, place in places(tmp_path, 3 * count):
+        columns = sound(generator(way, number))
+        text = table_disguises.SAME_TEXT[way](columns)
+        (place / "log.csv").write_bytes(text.encode())
+        dataset = read_quietly(place / "log.csv", mapping=MAPPING)
+        assert table_cases.read_transitions(dataset) == true_transitions(columns)
 
 
-def missing_step(random, columns):
-    return put(columns, str(random.choice(["u", "stage", "reward"])), some_row(random, columns, inner=True), None)
-
-
-def missing_key(random, columns):
-    return put(columns, str(random.choice(["episode", "t", "done", "cut"])), some_row(random, columns), None)
-
-
-def not_finite(random, columns):
-    name = str(random.choice(["x", "u", "reward"]))
-    return put(columns, name, some_row(random, columns), float(random.choice([np.inf, -np.inf, 1e39, -1e300])))
-
-
-def infinite_time(random, columns):
-    columns["t"] = [float(value) for value in columns["t"]]
-    return put(columns, "t", some_row(random, columns), float("inf"))
-
-
-def wrong_flag(random, columns):
-    name = str(random.choice(["done", "cut"]))
-    columns[name] = [float(value) for value in columns[name]]
-    return put(columns, name, some_row(random, columns), float(random.choice([2, -1, 0.5])))
-
-
-def words_for_numbers(random, columns):
-    name = str(random.choice(["reward", "done", "cut", "t"]))
-    columns[name] = [str(value) for value in columns[name]]
-    return put(columns, name, some_row(random, columns), str(random.choice(["off", "3 °C", "--", "1,5"])))
-
-
-def repeated_step(random, columns):
-    row = some_row(random, columns)
-    for values in columns.values():
-        values.append(values[row])
-    return None, row
-
-
-def gap_in_time(random, columns):
-    row = some_row(random, columns, inner=True)
-    later = [i for i in range(row + 1, len(columns["t"])) if columns["episode"][i] == columns["episode"][row]]
-    hole = int(random.integers(30, 1000))
-    for other in later:
-        columns["t"][other] += hole
-    return "t", row
-
-
-def sentinel(random, columns):
-    name = str(random.choice(["x", "u", "reward"]))
-    return put(columns, name, some_row(random, columns), float(random.choice([-999, -9999, 9999])))
-
-
-def wrong_type(random, columns):
-    name = str(random.choice(["x", "u", "reward", "done", "cut", "mode", "stage", "episode", "t"]))
-    count = len(columns[name])
-    junk = [[[1.0, 2.0]] * count, [{"a": 1}] * count, [b"ab"] * count, pa.array([3] * count, pa.duration("s"))]
-    columns[name] = junk[random.integers(len(junk))]
-    return name, None
-
-
-def nothing_to_choose(random, columns):
-    columns["stage"] = ["low"] * len(columns["stage"])
-    return "stage", None
-
-
-def nothing_in_it(random, columns):
-    name = str(random.choice(["x", "mode", "u", "stage", "reward"]))
-    columns[name] = [None] * len(columns[name])
-    return name, None
-
-
-def too_many_categories(random, columns):
-    copies = 101 // len(columns["x"]) + 1
-    count = len(columns["x"])
-    last = max(columns["episode"]) + 1
-    for name, values in columns.items():
-        columns[name] = values * copies
-    columns["episode"] = [columns["episode"][row] + (row // count) * last for row in range(count * copies)]
-    name = str(random.choice(["mode", "stage"]))
-    columns[name] = [f"label {row}" for row in range(count * copies)]
-    return name, None
-
-
-def only_ends(random, columns):
-    columns["cut"] = [True] * len(columns["cut"])
-    return None, None
-
-
-WAYS = (
-    *(without_a_column, no_rows, missing_number, missing_category, missing_step, missing_key, not_finite),
-    *(infinite_time, wrong_flag, words_for_numbers, repeated_step, gap_in_time, sentinel, wrong_type),
-    *(nothing_to_choose, nothing_in_it, too_many_categories, only_ends),
-)
-
-
-def test_the_tables_are_sound_before_they_are_spoiled():
-    for seed in range(20):
-        from_table(sound(np.random.default_rng(seed)), MAPPING)
-
-
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_malformed_tables_end_in_data_error(way):
-    num_refused = 0
-    for seed in range(-(-NUM_TABLES // len(WAYS))):
-        random = np.random.default_rng(seed)
+@sizes
+@pytest.mark.parametrize("way", table_faults.WAYS + table_faults.TYPED_WAYS, ids=lambda way: way.__name__)
+def test_malformed_tables_are_refused(way, count, tmp_path):
+    forms = [*TYPED] if way in table_faults.TYPED_WAYS else [*FORMS]
+    forms = ["dict", "arrow", "parquet"] if way is table_faults.time_of_day else forms
+    for number, place in places(tmp_path, len(forms) * count):
+        form, random = forms[number % len(forms)], generator(way.__name__, number)
         columns = sound(random)
-        name, row = way(random, columns)
-        order = None
-        if seed % 2 and row is not None:  # rows out of order: the error names the row of the table, not of the result
-            order = random.permutation(len(columns["x"]))
-            columns = {key: [values[i] for i in order] for key, values in columns.items()}
+        refused, order = way(random, columns), None
+        if refused.row is not None and random.integers(2):  # the error names the row of the table, not of the result
+            columns, order = table_cases.shuffled(random, columns)
+        with pytest.raises(VemError) as caught:
+            FORMS[form](columns, place, refused.mapping)
+        check_refusal(caught.value, refused, form, order)
+
+
+@sizes
+@pytest.mark.parametrize("way", table_faults.FRAME_WAYS, ids=lambda way: way.__name__)
+def test_malformed_columns_are_refused(way, count, tmp_path):
+    for number in range(20 * count):
+        random = generator(way.__name__, number)
+        columns = sound(random)
+        refused = way(random, columns)
         with pytest.raises(DataError) as caught:
-            from_table(columns, MAPPING)
-        text = str(caught.value)
-        assert name is None or f"'{name}'" in text, text
-        if row is not None and way is not gap_in_time:
-            found = row if order is None else int(np.argmax(order == row))
-            assert f"row {found}" in text, text
-        assert len(text) < 700
-        num_refused += 1
-    assert num_refused * len(WAYS) >= NUM_TABLES
+            FORMS["dict"](columns, tmp_path, MAPPING)
+        check_refusal(caught.value, refused, "dict")
 
 
-def test_truncated_and_arbitrary_files_end_in_data_error(tmp_path):
-    log = pa.table(sound(np.random.default_rng(0)))
-    sinks = {".parquet": io.BytesIO(), ".feather": io.BytesIO(), ".csv": io.BytesIO()}
-    pyarrow.parquet.write_table(log, sinks[".parquet"])
-    pyarrow.feather.write_feather(log, sinks[".feather"], compression="uncompressed")
-    pyarrow.csv.write_csv(log, sinks[".csv"])
-    random = np.random.default_rng(1)
-    for suffix, sink in sinks.items():
-        content = sink.getvalue()
-        path = tmp_path / f"case{suffix}"
-        for _ in range(60):
-            if suffix == ".csv":  # a cut CSV is a shorter table; bytes are not
-                path.write_bytes(bytes(random.integers(128, 256, random.integers(0, 200), np.uint8)))
-            else:
-                path.write_bytes(content[: random.integers(len(content))])
-            with pytest.raises(DataError, match=r"case\."):
-                load(path, mapping=MAPPING)
+@sizes
+@pytest.mark.parametrize("way", table_file_faults.TEXT_FAULTS, ids=lambda way: way.__name__)
+def test_text_that_is_no_table_is_refused(way, count, tmp_path):
+    for number, place in places(tmp_path, 5 * count):
+        random = generator(way.__name__, number)
+        content, refused = way(random, sound(random))
+        (place / "log.csv").write_bytes(content)
+        with pytest.raises(DataError, match=r"log\.csv") as caught:
+            read_quietly(place / "log.csv", mapping=MAPPING)
+        check_refusal(caught.value, refused, "csv")
+
+
+@sizes
+@pytest.mark.parametrize("way", table_file_faults.FOLDER_FAULTS, ids=lambda way: way.__name__)
+def test_folders_whose_files_differ_are_refused(way, count, tmp_path):
+    for number, place in places(tmp_path, 5 * count):
+        random = generator(way.__name__, number)
+        parts, refused = way(random, sound(random))
+        with pytest.raises(DataError) as caught:
+            read_quietly(table_file_faults.write_folder(parts, place), mapping=MAPPING)
+        check_refusal(caught.value, refused, "folder")
+
+
+@sizes
+@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".arrow", ".csv.gz"])
+def test_cut_files_are_refused(suffix, count, tmp_path):
+    for number in range(8 * count):
+        random = generator(suffix, number)
+        content = table_file_faults.file_bytes(sound(random))[suffix]
+        (tmp_path / f"case{suffix}").write_bytes(content[: random.integers(len(content) - 8)])
+        with pytest.raises(DataError, match=r"case\."):
+            read_quietly(tmp_path / f"case{suffix}", mapping=MAPPING)
+
+
+@sizes
+@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".arrow", ".csv.gz"])
+def test_damaged_files_are_read_or_refused(suffix, count, tmp_path):
+    for number in range(10 * count):
+        random = generator(suffix, number)
+        content = table_file_faults.file_bytes(sound(random))[suffix]
+        (tmp_path / f"case{suffix}").write_bytes(table_file_faults.flipped(random, content))
+        with contextlib.suppress(VemError):  # any other error, or the end of the process, is a fault
+            dataset = read_quietly(tmp_path / f"case{suffix}", mapping=MAPPING)
+            assert np.isfinite(dataset.observations).all()
+
+
+def test_the_generated_tables_are_more_than_five_thousand():
+    forms = len(FORMS)
+    refused = len(table_faults.WAYS) * forms + len(table_faults.TYPED_WAYS) * 3 + len(table_faults.FRAME_WAYS) * 20
+    files = 5 * (len(table_file_faults.TEXT_FAULTS) + len(table_file_faults.FOLDER_FAULTS)) + 4 * 18
+    assert (refused + files) * MANY >= 5000
+    assert set(TEXT) < set(FORMS)

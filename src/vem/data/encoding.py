@@ -159,14 +159,14 @@ class Encoder:
 
 
 def label_text(value: Any) -> str:
-    """A categorical value as its label: ``true``, ``3`` for 3 and 3.0, or the text itself."""
+    """A categorical value as its label: ``true``, ``3`` for 3 and 3.0, or the text itself without blanks around it."""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, int | np.integer):
         return str(int(value))
     if isinstance(value, float | np.floating):
         return str(int(value)) if float(value).is_integer() else repr(float(value))
-    return str(value)
+    return str(value).strip()
 
 
 def is_missing(value: Any) -> bool:
@@ -193,7 +193,7 @@ def _prepared(column: InputColumn, values: Sequence[Any], single: bool) -> np.nd
     """The values as ``InputColumn.encode`` takes them; DataError names the column and the row."""
     if column.kind != "categorical" and (numbers := _quickly(column, values)) is not None:
         return numbers
-    codes = {label: code for code, label in enumerate(column.labels)}
+    codes = {label.strip(): code for code, label in enumerate(column.labels)}
     prepared = np.empty(len(values), np.int64 if column.kind == "categorical" else np.float64)
     for row, value in enumerate(values):
         where = "" if single else f" at row {row}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vem.data.action_columns import MOST_CHOICES
 from vem.data.encoding import KINDS, MISSING_RULES, label_text
 from vem.data.mapping_file import read_toml
 from vem.errors import DataError, SettingsError
@@ -95,6 +96,22 @@ class TableMap:
                 f"column '{twice[0]}' is mapped as {what}; an action, a reward or an end that is also observed would "
                 "tell the policy its answer. Give each column one role."
             )
+        keys = {"episode": self.episode, "time": self.time}
+        for key, column in keys.items():
+            also = [
+                role for role in ROLES if role not in ("observation", key) and column in _listed(getattr(self, role))
+            ]
+            if column is not None and also:
+                raise SettingsError(
+                    f"column '{column}' is mapped as {key} and {also[0]}; only an observation may also be {key}."
+                )
+        if self.gap is not None and self.time is None:
+            raise SettingsError("the mapping has a gap and no time column to measure it in; map time, or drop gap.")
+        if self.duplicates != "refuse" and None in keys.values():
+            raise SettingsError(
+                f'duplicates = "{self.duplicates}" needs an episode and a time column, which together name a step; map '
+                "both, or drop it."
+            )
         for name, rule in self.columns.items():
             self._check_rule(name, rule)
 
@@ -113,6 +130,10 @@ class TableMap:
         if rule.labels and rule.kind in ("number", "boolean", "box"):
             raise SettingsError(
                 f"[columns.{name}]: labels are for categorical and discrete columns, not {rule.kind} ones."
+            )
+        if role == "action" and len(rule.labels) > MOST_CHOICES:
+            raise SettingsError(
+                f"[columns.{name}]: {len(rule.labels)} labels; an action column has at most {MOST_CHOICES} choices."
             )
         allowed = {"observation": MISSING_RULES, "action": ("refuse", "forward-fill")}.get(role, ("refuse",))
         if rule.missing is not None and rule.missing not in allowed:
@@ -195,7 +216,7 @@ def _names(value: Any, where: str, plain: bool) -> tuple[str, ...]:
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list | tuple) or (plain and not all(isinstance(entry, str) for entry in values)):
         raise SettingsError(f"{where} is {value!r}; give a list of names.")
-    names = tuple(label_text(entry) for entry in values)
+    names = tuple(entry if plain else label_text(entry) for entry in values)
     if len(set(names)) != len(names):
         raise SettingsError(f"{where} names '{next(n for n in names if names.count(n) > 1)}' twice; name each once.")
     return names

@@ -14,7 +14,8 @@ from vem.data.mapping import SINGLE_ROLES, ColumnRule, TableMap
 from vem.data.table_checks import propose_gap
 from vem.data.table_scan import FEW_VALUES, MOST_LABELS, ColumnFacts, natural_kind, scan
 from vem.data.table_source import Table
-from vem.data.table_values import EpisodeNumbers, kind_of, times
+from vem.data.table_times import Times
+from vem.data.table_values import EpisodeNumbers, kind_of
 from vem.errors import DataError
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -206,13 +207,13 @@ def _action_kind(rule: ColumnRule, fact: ColumnFacts, table: Table) -> tuple[Col
 
 
 def _gap(mapping: TableMap, table: Table) -> tuple[float, int] | None:
-    numbers = EpisodeNumbers(mapping.episode or "")
+    numbers, times = EpisodeNumbers(mapping.episode or ""), Times(str(mapping.time))
     clock: list[np.ndarray] = []
     episodes: list[np.ndarray] = []
     wanted: list[Any] = [name for name in (mapping.time, mapping.episode) if name is not None]
     try:
         for start, columns, _ in table.blocks(wanted):
-            clock.append(times(str(mapping.time), columns[str(mapping.time)], start, table.place))
+            clock.append(times.of(columns[str(mapping.time)], start, table.place))
             if mapping.episode is not None:
                 episodes.append(numbers.of(columns[mapping.episode], start, table.place))
     except DataError:  # said when the table is read by this mapping

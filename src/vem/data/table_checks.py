@@ -19,6 +19,8 @@ REGULAR_FACTOR = 1.5
 IRREGULAR_FACTOR = 10.0
 MOST_PIECES = 0.1
 """More recordings than this share of the rows are no recordings: the rows of several are interleaved."""
+FEW_STEPS = 16
+"""Numbers closer together than so many steps of float32 are lost in it."""
 FEW_PIECES = 5
 """So many recordings are never too many."""
 
@@ -213,12 +215,18 @@ def check_values(facts: Mapping[str, ColumnFacts], mapping: TableMap, place: Pla
                 f"at {place(fact.infinite.first)}; mend the recording."
             )
         is_declared = mapping.sentinels is not None or mapping.rule(name).sentinels is not None
-        if fact.kind == "number" and not is_declared and (found := fact.sentinels):
+        has_labels = bool(mapping.rule(name).labels)
+        if fact.is_number and not has_labels and not is_declared and (found := fact.sentinels):
             value, spots = next(iter(found.items()))
             raise DataError(
                 f"column '{name}' is {value:g} in {_count(spots.count)}, first at {place(spots.first)}, far outside "
                 f"its other values [{fact.low:g}, {fact.high:g}]: a sentinel for a missing value? Say sentinels = "
                 f"[{value:g}] to read it as missing, or sentinels = [] if it is real."
+            )
+        if fact.kind == "number" and _is_flat(fact):
+            raise DataError(
+                f"column '{name}' lies between {fact.low:.10g} and {fact.high:.10g}, and float32 cannot tell such "
+                "numbers apart; subtract an offset from all of them, or leave it out."
             )
         rule = mapping.rule(name).missing or (mapping.missing if role == "observation" else "refuse")
         if fact.missing.count and rule == "refuse" and role == "observation":
@@ -227,6 +235,12 @@ def check_values(facts: Mapping[str, ColumnFacts], mapping: TableMap, place: Pla
                 f'{place(fact.missing.first)}; say missing = "forward-fill" (the last value in the episode), missing = '
                 '"indicator" (its mean, and a number that says so), or mend the recording.'
             )
+
+
+def _is_flat(fact: ColumnFacts) -> bool:
+    """Whether the numbers differ by less than a few steps of float32."""
+    largest = np.float32(max(abs(fact.low), abs(fact.high)))
+    return fact.low < fact.high and fact.high - fact.low < FEW_STEPS * float(np.spacing(largest))
 
 
 def column_warnings(facts: Mapping[str, ColumnFacts], mapping: TableMap) -> Iterable[str]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vem.data import episodes
+from vem.data.action_columns import ActionColumn
 from vem.data.columns import Column
 from vem.data.dataset import RowBlock
 from vem.data.encoding import ABSENT, Encoder, InputColumn
@@ -45,7 +46,7 @@ def _row_block(table: Table, mapping: TableMap, encoder: Encoder, block: Block) 
     moves = np.empty((block.num_rows, len(encoder.outputs)), np.float32)
     for index, column in enumerate(encoder.outputs):
         if column.kind == "discrete":
-            found = codes(column.name, block.columns[column.name], column.labels, block.start, table.place)
+            found = _codes(column, block, table, sentinels_of(mapping, column.name))
             moves[:, index] = np.where(found == ABSENT, np.nan, found)
         else:
             moves[:, index] = _numbers(column.name, block, table, sentinels_of(mapping, column.name))
@@ -59,12 +60,15 @@ def _row_block(table: Table, mapping: TableMap, encoder: Encoder, block: Block) 
 
 
 def _prepared(column: InputColumn, block: Block, table: Table) -> np.ndarray:
-    values = block.columns[column.name]
     if column.kind == "categorical":
-        return codes(column.name, values, column.labels, block.start, table.place)
+        return _codes(column, block, table, column.sentinels)
     if column.kind == "boolean":
-        return booleans(column.name, values, block.start, table.place)
+        return booleans(column.name, block.columns[column.name], block.start, table.place, column.sentinels)
     return _numbers(column.name, block, table, column.sentinels)
+
+
+def _codes(column: InputColumn | ActionColumn, block: Block, table: Table, sentinels: tuple[float, ...]) -> np.ndarray:
+    return codes(column.name, block.columns[column.name], column.labels, block.start, table.place, sentinels)
 
 
 def _numbers(name: str, block: Block, table: Table, sentinels: tuple[float, ...]) -> np.ndarray:

@@ -46,6 +46,8 @@ class ColumnFacts:
     """``number`` or ``text``: how it was looked at."""
     type: str
     """The type as Arrow calls it."""
+    is_number: bool = False
+    """Whether the column's type is one of numbers, also where they serve as labels."""
     num_rows: int = 0
     missing: Spots = field(default_factory=Spots)
     infinite: Spots = field(default_factory=Spots)
@@ -130,11 +132,23 @@ class ColumnFacts:
         self.missing.see(start, absent)
         used = np.unique(indices[~absent]).astype(np.int64)
         self._see_labels({words[index] for index in used})
+        if self.is_number:
+            for index in used[:MOST_LABELS]:
+                self._see_numeric_label(start, float(words[index]), indices == index)
         if len(words) > MOST_LABELS:  # no categories: never called equal to another column
             self.digest.update(self.name.encode())
             return
         hashes = [int.from_bytes(hashlib.sha256(str(word).encode()).digest()[:6]) for word in words] or [0]
         self.digest.update(np.where(absent, -1, np.array(hashes)[np.where(absent, 0, indices).astype(np.int64)]).data)
+
+    def _see_numeric_label(self, start: int, value: float, found: np.ndarray) -> None:
+        """Take note of a number that serves as a label: it may be a sentinel, or infinite."""
+        if abs(value) > LARGEST:
+            self.infinite.see(start, found)
+        elif value in SENTINELS:
+            self.candidates.setdefault(value, Spots()).see(start, found)
+        else:
+            self.low, self.high = min(self.low, value), max(self.high, value)
 
     def _see_labels(self, found: set[str]) -> None:
         if self.labels is not None:
@@ -156,7 +170,10 @@ def scan(
     ``each`` is called with the first row, the Arrow columns and the number of rows of every block; ``also`` names more
     columns for it.
     """
-    facts = {name: ColumnFacts(name, kind, str(table.types[name])) for name, kind in kinds.items()}
+    facts = {
+        name: ColumnFacts(name, kind, str(table.types[name]), kind_of(table.types[name]) == "number")
+        for name, kind in kinds.items()
+    }
     with reading(table, "looking at", progress) as show:
         for start, columns, num_rows in table.blocks(list(dict.fromkeys([*kinds, *also]))):
             for name, fact in facts.items():
@@ -166,7 +183,7 @@ def scan(
                         values[np.isin(values, declared)] = np.nan
                     fact.see_numbers(start, values)
                 else:
-                    fact.see_texts(start, texts(name, columns[name]))
+                    fact.see_texts(start, texts(name, columns[name], sentinels.get(name, ())))
             if each is not None:
                 each(start, columns, num_rows)
             show(start + num_rows)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from vem.data.csv_part import CsvPart
 from vem.data.files import require_file
+from vem.data.table_frames import arrow_table, first_line, require_different_names
 from vem.errors import DataError
 
 BATCH_ROWS = 65_536
@@ -34,17 +35,18 @@ class Table:
 
     def __init__(self, parts: Sequence[Any], name: str, source: str) -> None:
         self.parts, self.name, self.source = list(parts), name, source
-        self.types: dict[str, Any] = self.parts[0].types
-        """Column → Arrow type; for CSV what the beginning of the file looks like."""
+        self.types: dict[str, Any] = dict(self.parts[0].types)
+        """Column → Arrow type in the first file with values in it; for CSV what its beginning looks like."""
         self._starts: list[int] = []
         for part in self.parts:
             part.check_names()
             lacking = [name for name in self.types if name not in part.types]
             if lacking:
                 raise DataError(
-                    f"column '{lacking[0]}' is missing in {part.name}, but {self.parts[0].name} has it; all files of a "
-                    "folder must have the same columns."
+                    f"{source}: column '{lacking[0]}' is missing in {part.name}, but {self.parts[0].name} has it; all "
+                    "files of a folder must have the same columns."
                 )
+            self.types = {name: part.types[name] if str(kind) == "null" else kind for name, kind in self.types.items()}
 
     @property
     def names(self) -> list[str]:
@@ -66,12 +68,12 @@ class Table:
             while True:
                 try:
                     batch = next(batches, None)
-                except DataError:
-                    raise
+                except DataError as error:
+                    raise error if len(self.parts) == 1 else DataError(f"{part.name}: {error}") from None
                 except Exception as error:  # whatever pyarrow makes of damaged bytes
                     raise DataError(
                         f"{part.name}: rows after row {start - self._starts[-1]} cannot be read "
-                        f"({_first_line(error)}); the file is damaged, copy or write it again."
+                        f"({first_line(error)}); the file is damaged, copy or write it again."
                     ) from None
                 if batch is None:
                     break
@@ -91,7 +93,7 @@ def open_table(source: Any) -> Table:
     """The table in a file, in all table files of a folder, or in a frame (pandas, Polars, Arrow, a dict of columns)."""
     require_pyarrow()
     if not isinstance(source, str | Path):
-        return Table([_MemoryPart(_arrow_table(source))], "table", "arrays")
+        return Table([_MemoryPart(arrow_table(source))], "table", "arrays")
     path = Path(source).expanduser()
     if path.is_dir():
         files = table_files(path)
@@ -136,7 +138,7 @@ def _part(path: Path) -> Any:
         raise DataError(f"{path}: {error}") from None
     except Exception as error:  # whatever pyarrow makes of damaged bytes
         raise DataError(
-            f"{path}: is no {_suffix(path)} file, or is damaged or cut short ({_first_line(error)}); write it again."
+            f"{path}: is no {_suffix(path)} file, or is damaged or cut short ({first_line(error)}); write it again."
         ) from None
 
 
@@ -147,29 +149,27 @@ def _suffix(path: Path) -> str:
 class _ArrowTypes:
     """What parts with an Arrow schema share."""
 
-    name: str
-    schema: Any
-
-    @property
-    def types(self) -> dict[str, Any]:
-        return dict(zip(self.schema.names, self.schema.types, strict=True))
+    def __init__(self, name: str, schema: Any) -> None:
+        self.name, self.names = name, list(schema.names)
+        self.types: dict[str, Any] = dict(zip(self.names, schema.types, strict=True))
 
     def check_names(self) -> None:
-        _require_different_names(self.schema.names)
+        require_different_names(self.names)
 
 
 class _ParquetPart(_ArrowTypes):
     def __init__(self, path: Path) -> None:
         import pyarrow.parquet as parquet
 
-        self.path, self.name = path, path.name
+        self.path = path
         with parquet.ParquetFile(path) as file:
-            self.schema, self.num_rows = file.schema_arrow, file.metadata.num_rows
+            super().__init__(path.name, file.schema_arrow)
+            self.num_rows = file.metadata.num_rows
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         import pyarrow.parquet as parquet
 
-        with parquet.ParquetFile(self.path) as file:
+        with parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=columns)
 
 
@@ -177,9 +177,9 @@ class _ArrowPart(_ArrowTypes):
     """An Arrow file or stream; Feather is the same."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name, self.num_rows = path, path.name, None
+        self.path, self.num_rows = path, None
         with self._opened() as reader:
-            self.schema = reader.schema
+            super().__init__(path.name, reader.schema)
 
     def _opened(self) -> Any:
         import pyarrow as pa
@@ -194,44 +194,15 @@ class _ArrowPart(_ArrowTypes):
             count = getattr(reader, "num_record_batches", None)
             found = reader if count is None else (reader.get_batch(index) for index in range(count))
             for batch in found:
+                batch.validate(full=True)  # damaged offsets would lead outside of the file
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     yield batch.slice(start, BATCH_ROWS).select(columns)
 
 
 class _MemoryPart(_ArrowTypes):
     def __init__(self, table: Any) -> None:
-        self.table, self.name, self.num_rows, self.schema = table, "table", table.num_rows, table.schema
+        self.table, self.num_rows = table, table.num_rows
+        super().__init__("table", table.schema)
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         yield from self.table.select(columns).to_batches(BATCH_ROWS)
-
-
-def _arrow_table(frame: Any) -> Any:
-    import pyarrow as pa
-
-    try:
-        if isinstance(frame, pa.Table):
-            return frame
-        if isinstance(frame, pa.RecordBatch):
-            return pa.Table.from_batches([frame])
-        if type(frame).__module__.startswith("pandas"):
-            return pa.Table.from_pandas(frame)
-        if hasattr(frame, "collect") and hasattr(frame, "collect_schema"):  # a lazy Polars frame
-            frame = frame.collect()
-        return pa.table(frame)
-    except Exception as error:  # objects, ragged columns, or no table at all
-        what = type(frame).__name__
-        raise DataError(
-            f"this {what} is no table that Arrow can hold ({_first_line(error)}); give a frame with one value of one "
-            "type for each row and column."
-        ) from None
-
-
-def _require_different_names(names: Sequence[str]) -> None:
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise DataError(f"two columns are called '{twice[0]}'; give each its own name.")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

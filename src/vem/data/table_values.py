@@ -1,9 +1,9 @@
-"""Arrow columns → NumPy: numbers with NaN for missing, text, flags, times. What does not fit is named with its row."""
+"""Arrow columns → NumPy: numbers with NaN for missing, text, flags. What does not fit is named with its row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from vem.errors import DataError
 
 Place = Callable[[int], str]
 """Row of the table → where that is, for people."""
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|infinity)|nan", re.ASCII | re.IGNORECASE)
+WORDS = {"true": 1.0, "false": 0.0}
 
 
 def kind_of(arrow_type: Any) -> str:
@@ -39,36 +41,46 @@ def numbers(name: str, column: Any, start: int, place: Place) -> np.ndarray:
     kind = kind_of(column.type)
     if kind in ("time", "other"):
         raise DataError(f"column '{name}' holds {column.type} where numbers are expected; {_remedy(kind)}.")
-    plain = _plain(column)
+    plain = plain_values(column)
     if kind == "text":
-        plain = _trimmed(plain)
+        plain = trimmed(plain)
     try:
         values = plain.cast(pa.float64(), safe=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return _spelled_numbers(name, plain, start, place)
-    return _numpy(values)
+    return as_float64(values)
 
 
 def _spelled_numbers(name: str, column: Any, start: int, place: Place) -> np.ndarray:
     """Text one by one: booleans as 0 and 1, else the first value that is no number is refused."""
-    words = {"true": 1.0, "false": 0.0}
     values = np.full(len(column), np.nan)
     for row, text in enumerate(column.to_pylist()):
         if text is None:
             continue
-        try:
-            values[row] = words[text.lower()] if text.lower() in words else float(text)
-        except ValueError:
+        number = WORDS.get(text.lower(), plain_number(text))
+        if number is None:
             raise DataError(
-                f"column '{name}' holds {text!r} at {place(start + row)} where a number is expected; mend the row, or "
-                'map the column as kind = "categorical".'
-            ) from None
+                f"column '{name}' holds {_shown(text)} at {place(start + row)} where a number is expected; mend the "
+                'row, or map the column as kind = "categorical".'
+            )
+        values[row] = number
     return values
 
 
-def booleans(name: str, column: Any, start: int, place: Place) -> np.ndarray:
-    """The column as 0 and 1 in float64, NaN where a value is missing."""
+def plain_number(text: str) -> float | None:
+    """The number that a text spells as a file does: ``float`` also takes 1_000 and other scripts' digits."""
+    return float(text) if NUMBER.fullmatch(text) else None
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:60] + "…")
+
+
+def booleans(name: str, column: Any, start: int, place: Place, sentinels: Sequence[float] = ()) -> np.ndarray:
+    """The column as 0 and 1 in float64, NaN where a value is missing or a sentinel."""
     values = numbers(name, column, start, place)
+    if sentinels:
+        values[np.isin(values, sentinels)] = np.nan
     wrong = ~(np.isnan(values) | (values == 0) | (values == 1))
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -82,34 +94,44 @@ def booleans(name: str, column: Any, start: int, place: Place) -> np.ndarray:
 def flags(name: str, column: Any, start: int, place: Place) -> np.ndarray:
     """The column as booleans without gaps."""
     values = booleans(name, column, start, place)
-    _require_present(name, np.isnan(values), start, place, "say for every step whether it is one")
+    require_present(name, np.isnan(values), start, place, "say for every step whether it is one")
     return values == 1
 
 
-def texts(name: str, column: Any) -> Any:
-    """The column as an Arrow dictionary of labels (``label_text``), missing values as null."""
+def texts(name: str, column: Any, sentinels: Sequence[float] = ()) -> Any:
+    """The column as an Arrow dictionary of labels (``label_text``); missing values, blanks and sentinels as null."""
     import pyarrow as pa
 
     if kind_of(column.type) == "other":
         raise DataError(f"column '{name}' holds {column.type}, which has no categories; {_remedy('other')}.")
-    if pa.types.is_timestamp(column.type):  # Python's times end at microseconds
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    if not isinstance(column, pa.DictionaryArray):
+        column = plain_values(column)
+        if pa.types.is_timestamp(column.type):  # Python's times end at microseconds
+            column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     encoded = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
     if not isinstance(encoded, pa.DictionaryArray):  # only missing values
         encoded = pa.array([None] * len(column), pa.string()).dictionary_encode()
-    found = encoded.dictionary.to_pylist()
+    try:
+        found = plain_values(encoded.dictionary).to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise DataError(
+            f"column '{name}' holds {column.type} that cannot be read ({error}); mend the recording."
+        ) from None
+    absent = {label_text(sentinel) for sentinel in sentinels} | {""}
     words = [None if value is None or value != value else label_text(value) for value in found]
-    indices = encoded.indices
-    return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
+    words = [None if word in absent else word for word in words]
+    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(words, pa.string()))
 
 
-def codes(name: str, column: Any, labels: tuple[str, ...], start: int, place: Place) -> np.ndarray:
+def codes(
+    name: str, column: Any, labels: tuple[str, ...], start: int, place: Place, sentinels: Sequence[float] = ()
+) -> np.ndarray:
     """The number of each value's label, ``ABSENT`` where it is missing; a value without label is refused."""
-    encoded = texts(name, column)
+    encoded = texts(name, column, sentinels)
     known = {label: code for code, label in enumerate(labels)}
     words = encoded.dictionary.to_pylist()
     table = np.array([ABSENT if word is None else known.get(word, -2) for word in words] or [ABSENT], np.int64)
-    indices = _numpy(encoded.indices.cast("float64"))
+    indices = as_float64(encoded.indices.cast("float64"))
     found = np.where(np.isnan(indices), ABSENT, table[np.nan_to_num(indices).astype(np.int64)])
     unknown = found == -2
     if unknown.any():
@@ -119,75 +141,6 @@ def codes(name: str, column: Any, labels: tuple[str, ...], start: int, place: Pl
             f"labels {', '.join(labels[:20])}; add it to the labels, or mend the row."
         )
     return found
-
-
-def times(name: str, column: Any, start: int, place: Place) -> np.ndarray:
-    """The column as float64: seconds since 1970 for timestamps and dates, else the numbers themselves."""
-    import pyarrow as pa
-
-    plain = _plain(column)
-    kind = kind_of(plain.type)
-    if kind == "text":
-        plain = _timestamps(_trimmed(plain))
-        kind = kind_of(plain.type)
-    if kind == "time":
-        micro = plain.cast(pa.timestamp("us", getattr(plain.type, "tz", None)), safe=False).cast(pa.int64())
-        values = _numpy(micro.cast(pa.float64(), safe=False)) / 1e6
-    elif kind == "text":
-        try:
-            values = numbers(name, plain, start, place)
-        except DataError:
-            row, text = _first_without_time(plain)
-            raise DataError(
-                f"column '{name}' holds '{text}' at {place(start + row)}, which is no time like the others; write "
-                "times as 2024-01-31 08:00:00, or all as numbers."
-            ) from None
-    else:
-        values = numbers(name, plain, start, place)
-    _require_present(name, np.isnan(values), start, place, "every row needs its time")
-    if np.isinf(values).any():
-        raise DataError(
-            f"column '{name}' is infinite at {place(start + int(np.argmax(np.isinf(values))))}; mend the row."
-        )
-    return values
-
-
-def _timestamps(column: Any) -> Any:
-    """Text as timestamps, with or without time zone, if all of it is such; else the column itself."""
-    import pyarrow as pa
-
-    for zone in (None, "UTC"):
-        try:
-            return column.cast(pa.timestamp("us", zone))
-        except pa.ArrowInvalid:
-            continue
-    return column
-
-
-def _first_without_time(column: Any) -> tuple[int, str]:
-    """The first text that is neither a number nor a time, else the first that is not what most are."""
-    words = [(row, text) for row, text in enumerate(column.to_pylist()) if text is not None]
-    kinds = ["number" if _is_number(text) else "time" if _is_time(text) else "other" for _, text in words]
-    usual = max(("number", "time"), key=kinds.count)
-    return next((word for word, kind in zip(words, kinds, strict=True) if kind == "other"), None) or next(
-        word for word, kind in zip(words, kinds, strict=True) if kind != usual
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 class EpisodeNumbers:
@@ -202,10 +155,10 @@ class EpisodeNumbers:
             raise DataError(f"column '{self.name}' holds {column.type}, which names no episode; {_remedy('other')}.")
         encoded = texts(self.name, column)
         words = encoded.dictionary.to_pylist()
-        indices = _numpy(encoded.indices.cast("float64"))
+        indices = as_float64(encoded.indices.cast("float64"))
         absent = np.isnan(indices)
         absent[~absent] = np.array([word is None for word in words], np.bool_)[indices[~absent].astype(np.int64)]
-        _require_present(self.name, absent, start, place, "every row needs its episode")
+        require_present(self.name, absent, start, place, "every row needs its episode")
         indices = indices.astype(np.int64)
         used, places = np.unique(indices, return_index=True)
         for index in used[np.argsort(places)]:
@@ -218,11 +171,21 @@ class EpisodeNumbers:
         return list(self.numbers)
 
 
-def _plain(column: Any) -> Any:
-    return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+def plain_values(column: Any) -> Any:
+    """The column without dictionary, in a type that all of Arrow's functions know."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    plain = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+    if types.is_string_view(plain.type):
+        return plain.cast(pa.string())
+    if types.is_decimal(plain.type) and plain.type.bit_width < 128:
+        return plain.cast(pa.decimal128(plain.type.precision, plain.type.scale))
+    return plain
 
 
-def _trimmed(column: Any) -> Any:
+def trimmed(column: Any) -> Any:
+    """Text without blanks around it; nothing but blanks is a missing value."""
     import pyarrow.compute as compute
 
     trimmed = compute.utf8_trim_whitespace(column)  # pyright: ignore[reportAttributeAccessIssue]
@@ -230,12 +193,13 @@ def _trimmed(column: Any) -> Any:
     return compute.if_else(empty, None, trimmed)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _numpy(column: Any) -> np.ndarray:
+def as_float64(column: Any) -> np.ndarray:
     """Float64 with NaN for nulls; a copy that may be changed."""
     return np.array(column.to_numpy(zero_copy_only=False), np.float64)
 
 
-def _require_present(name: str, absent: np.ndarray, start: int, place: Place, need: str) -> None:
+def require_present(name: str, absent: np.ndarray, start: int, place: Place, need: str) -> None:
+    """DataError if a value is absent; ``need`` says why it is needed."""
     if absent.any():
         row = int(np.argmax(absent))
         raise DataError(f"column '{name}' is missing its value at {place(start + row)}; {need}.")

@@ -20,12 +20,20 @@ from vem.data.table_checks import Order, RowKeys, check_values, column_warnings,
 from vem.data.table_rows import LaidOutRows, sentinels_of
 from vem.data.table_scan import MOST_LABELS, ColumnFacts, scan
 from vem.data.table_source import Table, open_table
-from vem.data.table_values import EpisodeNumbers, flags, kind_of, times
+from vem.data.table_times import Times
+from vem.data.table_values import EpisodeNumbers, flags, kind_of
 from vem.errors import DataError
 from vem.tasks import resolve_task
 
 ENTRIES = tuple(TableMap.__dataclass_fields__)
 """What a mapping may say, also as keywords of ``load`` and ``from_table``."""
+KIND_NAMES = {
+    "number": "numbers",
+    "boolean": "booleans",
+    "text": "text",
+    "time": "times",
+    "other": "values that are neither numbers nor text",
+}
 
 
 def read_table(path: str | Path, mapping: Any = None, **rules: Any) -> Dataset:
@@ -58,7 +66,33 @@ def _read(table: Table, mapping: Any, rules: dict[str, Any]) -> Dataset:
             chosen = _proposed(table, chosen, bool(entries), progress, found)
         chosen.check()
         chosen.check_columns(table.names)
+        _require_one_kind(table, chosen)
         return _Reading(table, chosen, progress, found).dataset(**rules)
+
+
+def _require_one_kind(table: Table, mapping: TableMap) -> None:
+    """DataError if the files of a folder hold values of different kinds in a mapped column."""
+    for name, role in mapping.roles.items():
+        rule = mapping.rule(name)
+        if rule.kind in ("categorical", "discrete") or rule.labels or role == "episode":
+            continue  # any value is a label
+        kinds: dict[str, str] = {}
+        for part in table.parts:
+            kind = kind_of(part.types[name])
+            if kind == "boolean" and role != "action":  # the same as 0 and 1
+                kind = "number"
+            if kind == "text" and role == "time":  # read as times, or refused with its row
+                kind = "time"
+            if kind != "empty":
+                kinds.setdefault(kind, part.name)
+        if len(kinds) > 1:
+            (first, here), (second, there) = list(kinds.items())[:2]
+            choice = {"observation": "categorical", "action": "discrete"}.get(role)
+            said = f', or say kind = "{choice}" if they are labels' if choice else ""
+            raise DataError(
+                f"column '{name}', mapped as {role}, holds {KIND_NAMES[first]} in {here} and {KIND_NAMES[second]} in "
+                f"{there}; write all files in one way{said}."
+            )
 
 
 def _proposed(
@@ -91,6 +125,7 @@ class _Keys:
     watch: str | None
     """A time column that is not mapped: rows out of its order are refused."""
     numbers: EpisodeNumbers
+    times: Times
     episode: list[np.ndarray] = field(default_factory=list)
     time: list[np.ndarray] = field(default_factory=list)
     terminal: list[np.ndarray] = field(default_factory=list)
@@ -107,10 +142,10 @@ class _Keys:
         if mapping.episode is not None:
             self.episode.append(self.numbers.of(columns[mapping.episode], start, place))
         if mapping.time is not None:
-            self.time.append(times(mapping.time, columns[mapping.time], start, place))
+            self.time.append(self.times.of(columns[mapping.time], start, place))
         elif self.watch is not None:
             try:
-                self.time.append(times(self.watch, columns[self.watch], start, place))
+                self.time.append(self.times.of(columns[self.watch], start, place))
             except DataError:  # a column that nobody mapped may be damaged
                 self.watch = None
         for name, into in ((mapping.terminal, self.terminal), (mapping.truncated, self.truncated)):
@@ -200,7 +235,7 @@ class _Reading:
         if mapping.time is None:
             free = [name for name in table.names if name not in mapping.roles]
             watch = next((name for name in free if kind_of(table.types[name]) == "time"), None)
-        keys = _Keys(mapping, table, watch, EpisodeNumbers(mapping.episode or ""))
+        keys = _Keys(mapping, table, watch, EpisodeNumbers(mapping.episode or ""), Times(mapping.time or watch or ""))
         kinds = {name: self._kind(name) for name in (*mapping.observation, *mapping.action)}
         looks = {name: "text" if kind in ("categorical", "discrete") else "number" for name, kind in kinds.items()}
         looks[str(mapping.reward)] = "number"
@@ -278,7 +313,7 @@ class _Reading:
         row_keys = RowKeys(
             np.concatenate(keys.episode) if keys.episode else None,
             time if is_mapped else None,
-            is_mapped and kind_of(self.table.types[str(mapping.time)]) in ("time", "text"),
+            is_mapped and keys.times.are_timestamps,
             keys.numbers.names(),
         )
         order = find_order(row_keys, mapping, num_rows, place)

@@ -1,0 +1,162 @@
+"""Tables that were once misread, or ended in an error that was none of ours."""
+
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from vem.data import from_table, load
+from vem.errors import DataError, SettingsError
+
+MAPPING = {"observation": ["x"], "action": ["u"], "reward": "reward", "episode": "episode", "time": "t"}
+COLUMNS = {
+    "episode": [0] * 6 + [1] * 6,
+    "t": list(range(6)) * 2,
+    "x": [float(row) for row in range(12)],
+    "u": [row / 20 for row in range(12)],
+    "reward": [float(-row) for row in range(12)],
+}
+LINES = [",".join(map(str, row)) for row in zip(*COLUMNS.values(), strict=True)]
+STEPS = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0]
+
+
+def read(entries=None, **changes):
+    return from_table({**COLUMNS, **changes}, {**MAPPING, **(entries or {})})
+
+
+def read_lines(tmp_path, lines, names="episode,t,x,u,reward", end="\n"):
+    (tmp_path / "log.csv").write_bytes(end.join([names, *lines]).encode())
+    return load(tmp_path / "log.csv", mapping=MAPPING)
+
+
+def read_folder(tmp_path, first, second):
+    for index, (start, changes) in enumerate(((0, first), (6, second))):
+        part = {name: values[start : start + 6] for name, values in COLUMNS.items()}
+        pyarrow.parquet.write_table(pa.table({**part, **changes}), tmp_path / f"part-{index}.parquet")
+    return load(tmp_path, mapping=MAPPING)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"t": pa.array([10**14 + step * 10**13 for step in COLUMNS["t"]]).cast(pa.timestamp("s"))},
+        {"t": pa.array([10**9 + step * 100 for step in COLUMNS["t"]]).cast(pa.timestamp("ns"))},
+        {"t": pa.array(COLUMNS["t"], pa.duration("s"))},
+        {"t": pa.array([str(step) for step in COLUMNS["t"]], pa.string_view())},
+        {"episode": pa.array([Decimal(number) for number in COLUMNS["episode"]], pa.decimal64(9, 1))},
+        {"episode": [f"{' ' * (row % 2)}e{number}" for row, number in enumerate(COLUMNS["episode"])]},
+    ],
+    ids=["beyond microseconds", "below microseconds", "durations", "string views", "small decimals", "blanks"],
+)
+def test_is_read(changes):
+    assert read(**changes).observations[:, 0].tolist() == STEPS
+
+
+@pytest.mark.parametrize(
+    ("changes", "entries", "message"),
+    [
+        ({"t": [1_700_000_000_000_000_000 + row for row in COLUMNS["t"]]}, {}, "'t' .* too large to tell apart"),
+        (
+            {"t": ["2024-01-01T00:00:00+01:00", *(f"2024-01-01T0{s}:00:00" for s in COLUMNS["t"][1:])]},
+            {},
+            "'t' .* row 0,",
+        ),
+        ({"t": pa.array(COLUMNS["t"], pa.time32("s"))}, {}, "'t' .* begins anew every day"),
+        ({"x": [1_700_000_000 + row for row in range(12)]}, {}, "'x' .* float32 cannot tell"),
+        ({"x": [1.0, "off"] * 6}, {}, "'x' holds 'off' at row 1 "),
+        ({"x": np.zeros((12, 2))}, {}, r"'x' has shape \(12, 2\)"),
+        ({"x": [0.0] * 11}, {}, "'x' has 11 rows"),
+        ({"reward": ["1_0", "true", *["1"] * 10]}, {}, "'reward' holds '1_0' at row 0 "),
+        ({"u": [1, 2, -999] * 4}, {"columns": {"u": {"kind": "discrete"}}}, "'u' is -999 in 4 rows, first at row 2"),
+        ({"x": [np.inf, 1.0] * 6}, {"columns": {"x": {"kind": "categorical"}}}, "'x' has 6 rows with infinity"),
+        (
+            {"x": pa.array([9 * 10**18] * 12).cast(pa.timestamp("s"))},
+            {"columns": {"x": {"kind": "categorical"}}},
+            "'x' holds timestamp",
+        ),
+    ],
+)
+def test_is_refused_with_its_column(changes, entries, message):
+    with pytest.raises(DataError, match=message):
+        read(entries, **changes)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"time": None, "gap": 3}, "no time column"),
+        ({"time": None, "duplicates": "first"}, "needs an episode and a time column"),
+        ({"episode": "t"}, "'t' is mapped as episode and time"),
+        ({"reward": "t"}, "'t' is mapped as time and reward"),
+        ({"columns": {"u": {"labels": list(range(300))}}}, "at most 256 choices"),
+    ],
+)
+def test_a_mapping_that_contradicts_itself_is_refused(entries, message):
+    with pytest.raises(SettingsError, match=message):
+        read(entries)
+
+
+def test_a_declared_sentinel_among_labels_is_a_missing_value():
+    rule = {"kind": "categorical", "sentinels": [-7], "missing": "indicator"}
+    dataset = read({"columns": {"x": rule}}, x=[1, 2, -7] * 4)
+    assert dataset.info.encoder.feature_names == ("x=1", "x=2", "x is missing")
+    assert dataset.observations[2].tolist() == [0, 0, 1]
+    flags = read({"columns": {"x": {**rule, "kind": "boolean"}}}, x=[1, 0, -7] * 4)
+    assert flags.observations[2].tolist() == [0.5, 1]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_one_episode_written_in_two_ways_is_one(tmp_path, end):
+    lines = [f" {line}" if row % 2 else f"0{line.replace(',', '.0,', 1)}" for row, line in enumerate(LINES)]
+    assert read_lines(tmp_path, lines, end=end).observations[:, 0].tolist() == STEPS
+
+
+def test_rows_of_a_csv_file_are_counted_without_empty_lines(tmp_path):
+    with pytest.raises(DataError, match="row 5 has 2 values"):
+        read_lines(tmp_path, [*LINES[:3], "", "", *LINES[3:5], "1,2", *LINES[5:]])
+
+
+def test_an_open_quote_in_a_column_that_nobody_maps_is_refused(tmp_path):
+    noted = [f"{line},fine" for line in LINES]
+    for closed in ("fine", 'fine"'):
+        noted[3:5] = [f'{LINES[3]},"fine', f"{LINES[4]},{closed}"]
+        with pytest.raises(DataError, match="row 3 opens a quote"):
+            read_lines(tmp_path, noted, "episode,t,x,u,reward,note")
+
+
+def test_hexadecimals_are_no_whole_numbers(tmp_path):
+    with pytest.raises(DataError, match="'t' holds '0x5' at row 11"):
+        read_lines(tmp_path, [*LINES[:-1], LINES[-1].replace("1,5,", "1,0x5,")])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
+def test_other_encodings_are_named(tmp_path, encoding):
+    text = "\n".join(["episode,t,x,u,reward,größe", *(f"{line},1" for line in LINES)])
+    (tmp_path / "log.csv").write_bytes(text.encode(encoding))
+    with pytest.raises(DataError, match="not UTF-8"):
+        load(tmp_path / "log.csv", mapping=MAPPING)
+
+
+def test_files_of_a_folder_hold_one_kind_in_each_column(tmp_path):
+    with pytest.raises(DataError, match=r"'x', mapped as observation, holds text in part-0.* numbers in part-1"):
+        read_folder(tmp_path, {"x": ["eco", "boost"] * 3}, {})
+    times = range(0, 12_000_000, 1_000_000)
+    zoned, local = pa.array(times[:6], pa.timestamp("us", "UTC")), pa.array(times[6:], pa.timestamp("us"))
+    with pytest.raises(
+        DataError, match=r"with a time zone at row 0 of part-0.* without a time zone at row 0 of part-1"
+    ):
+        read_folder(tmp_path, {"t": zoned}, {"t": local})
+
+
+def test_a_file_without_values_in_a_column_does_not_decide_its_kind(tmp_path):
+    columns = {"x": [None] * 6}, {"x": ["eco", "boost"] * 3}
+    for index, changes in enumerate(columns):
+        part = {name: values[6 * index : 6 * index + 6] for name, values in COLUMNS.items()}
+        pyarrow.parquet.write_table(pa.table({**part, **changes}), tmp_path / f"part-{index}.parquet")
+    dataset = load(tmp_path, mapping={**MAPPING, "missing": "indicator"})
+    assert dataset.info.encoder.feature_names == ("x=boost", "x=eco", "x is missing")
