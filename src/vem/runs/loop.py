@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Split
 
@@ -63,7 +64,7 @@ def start(algorithm: Algorithm, members: Sequence[Member], swept: dict[str, floa
     values = {name: jnp.asarray([own[name] for own in settings], jnp.float32) for name in settings[0]}
     own = jax.vmap(lambda key: jax.random.fold_in(key, 2**31 - 1))(keys)
     # Options belong to a program of its own, and this one may be part of another where only shapes are asked for.
-    options = None if isinstance(own, jax.core.Tracer) else once_options()
+    options = None if isinstance(own, Tracer) else once_options()
     state = jax.jit(jax.vmap(algorithm.init), compiler_options=options)(own, values)
     return Snapshot(0, 0, state, _empty(algorithm.stages[0], len(members)))
 
