@@ -194,6 +194,23 @@ def put_rows(
     )
 
 
+def rows_shape(dataset: Dataset) -> Rows:
+    """The shapes of what ``put_rows`` makes of a dataset."""
+    count, observed, number = dataset.num_rows, dataset.observation_size, jnp.float32
+    shape: Any = jax.ShapeDtypeStruct
+    return Rows(
+        observations=shape((count, observed), number),
+        actions=shape((count, dataset.action_size), number),
+        rewards=shape((count,), number),
+        continues=shape((count,), number),
+        valid=shape((count,), jnp.bool_),
+        drawable=shape((dataset.num_transitions,), jnp.int32),
+        observation_mean=shape((observed,), number),
+        observation_deviation=shape((observed,), number),
+        value_unit=shape((), number),
+    )
+
+
 def observation_statistics(observations: np.ndarray, block: int = 65536) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of each dimension, at least 10⁻³, in blocks: float64 would double the data."""
     blocks = [observations[start : start + block] for start in range(0, len(observations), block)]

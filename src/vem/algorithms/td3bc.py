@@ -13,7 +13,7 @@ from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memor
 from vem.algorithms.config import Configuration, setting
 from vem.core.arithmetic import forward, passed, trained
 from vem.core.distributions import policy_mean
-from vem.core.networks import Network, apply_networks, descend, init_network, init_networks
+from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,11 @@ def make(config: TD3BC, spec: Spec, num_steps: int) -> Algorithm:
         return state._replace(critics=critics, value_opt_state=opt_state), metrics
 
     def update_policy(state: TD3BCState, batch: Batch, times: float) -> tuple[TD3BCState, Metrics]:
+        first = jax.tree.map(lambda leaf: leaf[0], state.critics)
+
         def compute_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
             actions = policy_mean(actor, batch.observations)
-            q = q_values(state.critics, batch.observations, actions)[0]
+            q = apply_network(first, jnp.concatenate([batch.observations, actions], axis=-1))[:, 0]
             scale = state.swept["value_weight"] / jnp.maximum(jax.lax.stop_gradient(jnp.abs(q).mean()), 1e-8)
             error = jnp.mean((actions - batch.actions) ** 2)
             return error - scale * q.mean(), error

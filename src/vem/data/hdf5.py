@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from vem.data.arrays import from_arrays
 from vem.data.checks import located
+from vem.data.chunks import in_threads, unpacking_threads
 from vem.data.columns import Column
 from vem.data.dataset import Dataset
 from vem.data.files import json_value, require_file
@@ -37,8 +39,8 @@ def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
 @contextlib.contextmanager
 def open_hdf5(path: Path) -> Iterator[tuple[dict[str, Column | None], dict[str, Any]]]:
     """The columns and the metadata of a file of D4RL's layout, which is open meanwhile."""
-    with _opened(path) as file:
-        yield _columns(file), _metadata(file)
+    with _opened(path) as file, unpacking_threads() as threads:
+        yield _columns(file, threads), _metadata(file)
 
 
 @contextlib.contextmanager
@@ -57,13 +59,13 @@ def _opened(path: Path) -> Iterator[Any]:
         yield file
 
 
-def _columns(file: Any) -> dict[str, Column | None]:
+def _columns(file: Any, threads: ThreadPoolExecutor | None) -> dict[str, Column | None]:
     """The columns that the file has, not yet read."""
     key = ""
     try:
         columns = {}
         for key in (*NEEDED, *OPTIONAL):
-            columns[key] = _column(file, key)
+            columns[key] = _column(file, key, threads)
         missing = [needed for needed in NEEDED if columns[needed] is None]
         if missing:
             raise DataError(f"column '{missing[0]}' is missing; {_contents(file)}")
@@ -74,7 +76,7 @@ def _columns(file: Any) -> dict[str, Column | None]:
         raise DataError(f"column '{key}' cannot be read ({error}); copy or download the file again.") from None
 
 
-def _column(file: Any, key: str) -> Column | None:
+def _column(file: Any, key: str, threads: ThreadPoolExecutor | None) -> Column | None:
     import h5py
 
     try:
@@ -85,7 +87,7 @@ def _column(file: Any, key: str) -> Column | None:
     if isinstance(found, h5py.Dataset):
         if found.size and found.nbytes > MOST_COMPRESSION * file.id.get_filesize():
             raise DataError(f"column '{key}' claims shape {found.shape}, more than the file can hold; it is damaged.")
-        return Column(key, found)
+        return Column(key, in_threads(found, threads))
     parts = ", ".join(list(found)[:5]) if isinstance(found, h5py.Group) else "a type"
     raise DataError(f"column '{key}' is a group ({parts}), not an array; join its parts into one.")
 

@@ -22,6 +22,8 @@ from vem.data.alignment import aligned
 
 AXIS = "members"
 BATCH = "batch"
+OLDEST_WITH_YNNPACK = (0, 10)
+"""The oldest JAX that is known to have the option to leave it out."""
 
 
 def prepare_devices() -> None:
@@ -33,6 +35,22 @@ def prepare_devices() -> None:
         jax.config.update("jax_num_cpu_devices", cores)
     except RuntimeError:  # JAX has started: its devices are used as they are
         return
+
+
+def once_options() -> dict[str, bool | int | float | str] | None:
+    """What to tell XLA about a program that runs once: on a CPU that its speed does not matter, but compiling does."""
+    return {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+
+
+def update_options() -> dict[str, bool | int | float | str] | None:
+    """What to tell XLA about a program of updates: None, or on a CPU to leave matrix products to Eigen.
+
+    Newer versions give them to YNNPACK, which does each on one thread: half of two cores wait while a single member
+    trains. On one thread both take the same time.
+    """
+    if jax.default_backend() != "cpu" or jax.__version_info__ < OLDEST_WITH_YNNPACK:
+        return None
+    return {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 
 class Layout(NamedTuple):
@@ -76,6 +94,18 @@ class Layout(NamedTuple):
     def place(self, array: np.ndarray) -> jax.Array:
         """An array of the host for all members to read; the cores share it with NumPy if it is aligned."""
         return jax.device_put(aligned(array), None if self.mesh is None else NamedSharding(self.mesh, Split()))
+
+    def shapes(self, tree: Any, is_own: bool) -> Any:
+        """The shapes that ``spread`` makes of arrays with an axis of members, or, if not their own, ``share``."""
+
+        def shape(leaf: Any) -> jax.ShapeDtypeStruct:
+            size = (self.num_slots, *leaf.shape[1:]) if is_own else leaf.shape
+            if self.mesh is None:
+                return jax.ShapeDtypeStruct(size, leaf.dtype)
+            split = Split(AXIS) if is_own and self.mesh.axis_names == (AXIS,) else Split()
+            return jax.ShapeDtypeStruct(size, leaf.dtype, sharding=NamedSharding(self.mesh, split))
+
+        return jax.tree.map(shape, tree)
 
     def counts(self, count: int) -> jax.Array:
         """``count`` for each member and 0 for each empty slot."""

@@ -8,18 +8,20 @@ where the loop was cut into chunks, stopped or resumed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Split
 
 from vem.algorithms.base import Algorithm, Memory, Metrics, Rows, Stage, State, draw_batch
 from vem.errors import DivergenceError
 from vem.runs.config import Member
-from vem.runs.devices import AXIS, BATCH, Layout, lay_out, over_members, spread_batch
+from vem.runs.devices import AXIS, BATCH, Layout, lay_out, once_options, over_members, spread_batch, update_options
 
 LONGEST_CHUNK = 200
 """Updates between two reports at most."""
@@ -60,7 +62,10 @@ def start(algorithm: Algorithm, members: Sequence[Member], swept: dict[str, floa
     keys = _keys(members)
     settings = [{**swept, **member.swept} for member in members]
     values = {name: jnp.asarray([own[name] for own in settings], jnp.float32) for name in settings[0]}
-    state = jax.jit(jax.vmap(algorithm.init))(jax.vmap(lambda key: jax.random.fold_in(key, 2**31 - 1))(keys), values)
+    own = jax.vmap(lambda key: jax.random.fold_in(key, 2**31 - 1))(keys)
+    # Options belong to a program of its own, and this one may be part of another where only shapes are asked for.
+    options = None if isinstance(own, Tracer) else once_options()
+    state = jax.jit(jax.vmap(algorithm.init), compiler_options=options)(own, values)
     return Snapshot(0, 0, state, _empty(algorithm.stages[0], len(members)))
 
 
@@ -71,10 +76,12 @@ def train(
     snapshot: Snapshot,
     largest_value: float = float("inf"),
     renew: Callable[[int, int], Rows] | None = None,
+    first_program: Callable[[], Any] | None = None,
 ) -> Iterator[Progress]:
     """Train from ``snapshot`` to the end, yielding after each chunk.
 
     ``renew`` gives the rows for the chunk that begins after so many steps of a stage, where they change on the way.
+    ``first_program`` gives the program of the snapshot's stage, where it was compiled ahead.
 
     Raises DivergenceError when a metric stops being finite, ``value_largest`` exceeds ``largest_value``, or the
     weights of the policy's rows sum to 0.
@@ -90,7 +97,7 @@ def train(
         stage = algorithm.stages[index]
         if index > first:
             done, memory = 0, layout.spread(_empty(stage, layout.num_slots))
-        run_chunk = compile_chunk(stage, layout.mesh)
+        run_chunk = first_program() if first_program and index == first else compile_chunk(stage, layout.mesh)
         stage_keys = layout.spread(jax.vmap(lambda key, index=index: jax.random.fold_in(key, index))(keys))
         while done < stage.num_steps:
             count, refresh_index = _next_chunk(stage, done)
@@ -140,13 +147,28 @@ def compile_chunk(stage: Stage, mesh: Mesh | None = None) -> Any:
 
         return over_members(member_chunk, state, memory, keys, counts)
 
+    options = update_options()
     if mesh is not None and mesh.axis_names == (BATCH,):
-        return jax.jit(chunk, donate_argnums=(0, 1), out_shardings=NamedSharding(mesh, Split()))
+        whole = NamedSharding(mesh, Split())
+        return jax.jit(chunk, donate_argnums=(0, 1), out_shardings=whole, compiler_options=options)
     if mesh is not None:
         own, shared = Split(AXIS), Split()
         specs = (own, own, shared, own, own, shared, shared)
         chunk = jax.shard_map(chunk, mesh=mesh, in_specs=specs, out_specs=own, check_vma=False)
-    return jax.jit(chunk, donate_argnums=(0, 1))
+    return jax.jit(chunk, donate_argnums=(0, 1), compiler_options=options)
+
+
+def compile_ahead(stage: Stage, state: State, rows: Rows, num_members: int) -> Callable[[], Any]:
+    """Begin to compile the stage's program for arrays of these shapes in a thread; what is returned waits for it."""
+    layout = lay_out(num_members)
+    memory = jax.eval_shape(lambda: _empty(stage, num_members))
+    keys, counts = jax.eval_shape(lambda: (_keys([Member(0, {})] * num_members), jnp.zeros(num_members, jnp.int32)))
+    own, shared = layout.shapes((state, memory, keys, counts), True), layout.shapes(rows, False)
+    program = compile_chunk(stage, layout.mesh)
+    executor = ThreadPoolExecutor(1, thread_name_prefix="compile")
+    compiled = executor.submit(lambda: program.lower(*own[:2], shared, *own[2:], 0, 0).compile())
+    executor.shutdown(wait=False)
+    return compiled.result
 
 
 def _next_chunk(stage: Stage, done: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from vem import storage
 from vem.algorithms import check_actions, find_method
-from vem.algorithms.base import Algorithm, Rows, Spec, put_rows, spec_of
+from vem.algorithms.base import Algorithm, Rows, Spec, put_rows, rows_shape, spec_of
 from vem.algorithms.config import sweepable
 from vem.algorithms.units import find_units
 from vem.data import Dataset, load
@@ -30,7 +30,7 @@ from vem.runs.capacity import check_memory, fits, refusing_to_run_out
 from vem.runs.config import Config, build_settings, make_config
 from vem.runs.devices import lay_out, prepare_devices
 from vem.runs.directory import RunDirectory
-from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, start, train
+from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, start, train
 from vem.runs.pool import Pool
 from vem.runs.pool_plan import PoolPlan, choose_pool_rows, plan_pool
 from vem.runs.progress import progress_display, stop_requests
@@ -278,12 +278,13 @@ class Run:
             self.files.release()
 
     def _chunks(self) -> Iterator[Progress]:
+        program = self._compile_ahead()
         snapshot = self._snapshot or self.initial()
         rows, renew, largest_reward = self._source(snapshot)
         largest = 5 * (1 + largest_reward / (1 - self.config.settings.get("discount", 0.99)))
         started, saved = time.monotonic(), time.monotonic()
         progress = None
-        for progress in train(self.algorithm, rows, self.config.members, snapshot, largest, renew):
+        for progress in train(self.algorithm, rows, self.config.members, snapshot, largest, renew, program):
             if _is_metric_line(progress, self.config.steps):
                 self.files.write_metrics(self._metric_line(progress, time.monotonic() - started))
             yield progress
@@ -294,6 +295,14 @@ class Run:
         state = (progress.snapshot if progress else snapshot).state
         for policy, path in zip(self.export(state), self.policy_paths, strict=True):
             policy.save(path)
+
+    def _compile_ahead(self) -> Callable[[], Any] | None:
+        """Have the first program compiled while the rows are prepared; None where they are in a pool."""
+        if self._planned[1] is not None:
+            return None
+        stage = self.algorithm.stages[self._snapshot.stage if self._snapshot else 0]
+        state = jax.eval_shape(lambda: self.initial().state)
+        return compile_ahead(stage, state, rows_shape(self.dataset), len(self.config.members))
 
     def _source(self, snapshot: Snapshot) -> tuple[Rows, Callable[[int, int], Rows] | None, float]:
         """The rows to begin with, what changes them on the way, and the largest |reward| of all."""
