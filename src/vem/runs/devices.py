@@ -8,6 +8,7 @@ batch spread over all of them; on a CPU that gained nothing.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,8 +23,6 @@ from vem.data.alignment import aligned
 
 AXIS = "members"
 BATCH = "batch"
-OLDEST_WITH_YNNPACK = (0, 10)
-"""The oldest JAX that is known to have the option to leave it out."""
 
 
 def prepare_devices() -> None:
@@ -42,15 +41,21 @@ def once_options() -> dict[str, bool | int | float | str] | None:
     return {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
 
 
+@functools.cache
 def update_options() -> dict[str, bool | int | float | str] | None:
     """What to tell XLA about a program of updates: None, or on a CPU to leave matrix products to Eigen.
 
     Newer versions give them to YNNPACK, which does each on one thread: half of two cores wait while a single member
-    trains. On one thread both take the same time.
+    trains. On one thread both take the same time. Versions that do not know the option get none.
     """
-    if jax.default_backend() != "cpu" or jax.__version_info__ < OLDEST_WITH_YNNPACK:
+    if jax.default_backend() != "cpu":
         return None
-    return {"xla_cpu_experimental_ynn_fusion_type": ""}
+    options: dict[str, bool | int | float | str] = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    try:
+        jax.jit(lambda x: x, compiler_options=options).lower(np.float32(0)).compile()
+    except RuntimeError:  # "No such compile option"
+        return None
+    return options
 
 
 class Layout(NamedTuple):
