@@ -56,8 +56,8 @@ Callback = Callable[["Run", Progress], Any]
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> None:
-    """SettingsError unless all are functions."""
-    wrong = [callback for callback in callbacks if not callable(callback)]
+    """SettingsError unless all are functions, or objects that can be called."""
+    wrong = [callback for callback in callbacks if not callable(callback) or isinstance(callback, type)]
     if wrong:
         raise SettingsError(f"callbacks hold {wrong[0]!r}; give functions of the run and its progress")
 
@@ -379,6 +379,7 @@ class Run:
                 "member": member.name,
                 "steps": self.config.steps,
                 "dataset": info.name,
+                "data_sha256": self.files.facts.sha256,
                 "environment": info.environment,
                 "action_columns": [dataclasses.asdict(column) for column in info.action_columns],
                 "packages": _packages(),
