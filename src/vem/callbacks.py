@@ -87,7 +87,7 @@ class _Log:
 
 
 class TensorBoard(_Log):
-    """Writes RUN/tensorboard/MEMBER; look at all runs with ``tensorboard --logdir runs``. Needs ``vem[tensorboard]``."""
+    """Writes RUN/tensorboard/MEMBER: see all runs with ``tensorboard --logdir runs``. Needs ``vem[tensorboard]``."""
 
     def __init__(self) -> None:
         super().__init__()

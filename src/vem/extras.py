@@ -21,6 +21,8 @@ EXTRAS = {
     "ray": ("fsspec", "ray"),
 }
 """Name of each extra → the packages that it installs and ``vem`` imports."""
+SERVICES = ("wandb", "ray")
+"""Extras that ``vem[all]`` leaves out."""
 _EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
 
 
@@ -44,6 +46,5 @@ def explain(error: ModuleNotFoundError) -> MissingPackageError | None:
 
 def _missing(package: str) -> MissingPackageError:
     extra = _EXTRA_OF[package]
-    return MissingPackageError(
-        f"this needs {package}, which is not installed: pip install 'vem[{extra}]', or 'vem[all]' for everything"
-    )
+    most = "" if extra in SERVICES else ", or 'vem[all]' for everything"
+    return MissingPackageError(f"this needs {package}, which is not installed: pip install 'vem[{extra}]'{most}")

@@ -230,7 +230,7 @@ class Policy:
         write_tensors(Path(path), self.tensors, header)
 
     def export(self, path: str | Path) -> Exported:
-        """Write the policy as an ONNX file, checked on random rows; ``vem.export`` checks on those of the run's data."""
+        """Write the policy as an ONNX file, checked on random rows; ``vem.export`` takes those of a run's data."""
         from vem.deploy.onnx_file import export_policy
 
         return export_policy(self, path)

@@ -1,7 +1,7 @@
 """The inputs and outputs of an exported policy: an observation and its action, or the log's own columns.
 
-ONNX knows neither errors nor missing text. So the output ``valid`` says for each row whether it could be used, and where
-it is false the action is NaN, −1, false or empty; a missing category is ``missing_text``.
+ONNX knows neither errors nor missing text. So the output ``valid`` says for each row whether it could be used, and
+where it is false the action is NaN, −1, false or empty; a missing category is ``missing_text``.
 """
 
 from __future__ import annotations

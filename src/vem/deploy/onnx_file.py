@@ -122,7 +122,8 @@ def metadata(policy: Policy) -> dict[str, Any]:
             inputs.append(entry)
     outputs = output_names(policy.encoder)
     actions = [
-        {**dataclasses.asdict(column), "output": outputs.get(column.name, "action")} for column in policy.action_columns
+        {**dataclasses.asdict(column), "output": outputs.get(column.name, "action")}
+        for column in (policy.encoder.outputs if policy.encoder else policy.action_columns)
     ]
     versions = {**info.get("packages", {}), "vem": importlib.metadata.version("vem")}
     return {**facts, "kind": policy.kind, "inputs": inputs, "actions": actions, "versions": versions}
