@@ -62,6 +62,10 @@ def random_policy(kind: str, choices: tuple[int, ...], encoder: Encoder | None =
             tensors[f"{name}.{index}.weight"] = random.normal(size=(rows, columns)) / np.sqrt(rows)
             tensors[f"{name}.{index}.bias"] = 0.1 * random.normal(size=columns)
 
+    if kind in ("gaussian", "guided"):
+        tensors["log_std"] = np.zeros(sum(count == 0 for count in choices))
+    if kind == "tanh-gaussian":
+        tensors["log_std_bounds"] = np.array([-5.0, 2.0])
     if kind == "guided":
         network("guide", size, size)
         tensors["move_scale"] = np.arange(size) % 2

@@ -42,7 +42,7 @@ class _Log:
     def __call__(self, run: Run, progress: Progress) -> None:
         """Log what a chunk did."""
         if self._directory != run.directory:
-            self._end()
+            self.close()
             self._directory, self._seen = run.directory, None
             self._last = {member.name: self._begin(run, member.name) for member in run.config.members}
         evaluated = self._evaluation(run, progress.steps)
@@ -51,8 +51,6 @@ class _Log:
                 scalars = {f"train/{name}": float(values[index]) for name, values in progress.metrics.items()}
                 self._write(run, member.name, progress.steps, {**scalars, **evaluated.get(member.name, {})})
                 self._last[member.name] = progress.steps
-        if progress.steps == progress.num_steps:
-            self._end()
 
     def _evaluation(self, run: Run, steps: int) -> dict[str, Scalars]:
         """The means of each member's evaluation after ``steps``, if there is one."""
@@ -82,8 +80,9 @@ class _Log:
     def _write(self, run: Run, member: str, steps: int, scalars: Scalars) -> None:
         raise NotImplementedError
 
-    def _end(self) -> None:
-        """Close all logs."""
+    def close(self) -> None:
+        """Close the logs; the next chunk, of this or another run, opens them again."""
+        self._directory = None
 
 
 class TensorBoard(_Log):
@@ -110,14 +109,14 @@ class TensorBoard(_Log):
         return newest
 
     def _write(self, run: Run, member: str, steps: int, scalars: Scalars) -> None:
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         self._append(self._path(run, member), step=steps, summary=Summary(value=values))
 
     def _append(self, path: Path, **content: Any) -> None:
         """Add one event, complete when this returns."""
-        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         try:
@@ -129,7 +128,7 @@ class TensorBoard(_Log):
 
 def _newest_event(path: Path) -> tuple[int, int]:
     """The newest step in an event file, −1 if there is none, and the length of its complete records."""
-    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
     if not path.exists():
         return -1, 0
@@ -160,7 +159,7 @@ class WandB(_Log):
         self._known: dict[str, dict[str, Any]] = {}
 
     def _begin(self, run: Run, member: str) -> int:
-        import wandb
+        import wandb  # pyright: ignore[reportMissingImports]
 
         self._known = self._known or _read_ids(run.directory / "wandb.json")
         entry = self._known.setdefault(member, {"id": uuid.uuid4().hex, "steps": -1})
@@ -182,7 +181,9 @@ class WandB(_Log):
         self._known[member]["steps"] = steps
         write_json(run.directory / "wandb.json", self._known)
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """Finish the runs there."""
+        super().close()
         for started in self._runs.values():
             started.finish()
         self._runs, self._known = {}, {}

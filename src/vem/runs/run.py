@@ -52,7 +52,10 @@ ROW_SETTINGS = (
 """Settings of a method that change the rows it sees."""
 
 Callback = Callable[["Run", Progress], Any]
-"""Called after each chunk with the run and what the chunk did; returning True saves and stops the run."""
+"""Called after each chunk with the run and what the chunk did; returning True saves and stops the run.
+
+One with a method ``close`` is told by it that training has ended or stopped.
+"""
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> None:
@@ -338,6 +341,9 @@ class Run:
                         return True
         finally:
             chunks.close()
+            for callback in callbacks:
+                if callable(close := getattr(callback, "close", None)):
+                    close()
         return False
 
     def resume(
