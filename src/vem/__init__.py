@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from vem import callbacks as callbacks
     from vem.algorithms import register
     from vem.algorithms.awr import AWR
     from vem.algorithms.bail import BAIL
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from vem.evaluation.evaluate import evaluate
     from vem.policy import Policy, load_policy
     from vem.report import write_report as report
+    from vem.runs.export import export
     from vem.runs.run import Run, open_run
 
 _PLACES = {
@@ -46,9 +48,11 @@ _PLACES = {
     "TD3BC": "vem.algorithms.td3bc",
     "VEM": "vem.algorithms.vem",
     "VemError": "vem.errors",
+    "callbacks": "vem.callbacks",
     "compare": "vem.compare",
     "describe": "vem.data",
     "evaluate": "vem.evaluation.evaluate",
+    "export": "vem.runs.export",
     "from_arrays": "vem.data",
     "from_table": "vem.data",
     "load": "vem.data",
@@ -78,6 +82,7 @@ __all__ = [
     "compare",
     "describe",
     "evaluate",
+    "export",
     "from_arrays",
     "from_table",
     "load",
@@ -95,7 +100,14 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that ``import vem`` and ``vem --help`` load no numerics."""
     if name not in _PLACES:
         raise AttributeError(f"module 'vem' has no attribute {name!r}")
-    module = importlib.import_module(_PLACES[name])
+    try:
+        module = importlib.import_module(_PLACES[name])
+    except ModuleNotFoundError as error:
+        from vem.extras import explain
+
+        if (missing := explain(error)) is None:
+            raise
+        raise missing from None
     # ``compare`` and ``report`` are packages that can be called: importing one puts the package here under its name.
     return module if module.__name__ == f"vem.{name}" else getattr(module, name)
 

@@ -15,6 +15,7 @@ from vem.data import Dataset
 from vem.errors import RunError, SettingsError
 from vem.evaluation.environments import find_environment
 from vem.evaluation.training import check_period, evaluating
+from vem.extras import is_installed
 from vem.runs.config import Config, make_config, reading_rules
 from vem.runs.directory import RunDirectory
 from vem.runs.programs import keep_programs as keep_compiled_programs
@@ -200,6 +201,8 @@ def _watched(run: Run, watching: Watching) -> Run:
 
 
 def _draw_curve(run: Run) -> None:
+    if not is_installed("matplotlib"):
+        return  # training goes on; ``vem report`` draws it where vem[report] is
     from vem.report import write_score_curve
 
     write_score_curve(run.directory)

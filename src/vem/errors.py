@@ -25,6 +25,10 @@ class SimulatorError(VemError):
     """An environment that is unknown, not installed, or does not fit the policy."""
 
 
+class MissingPackageError(VemError, ImportError):
+    """A package that an extra installs and that is not here."""
+
+
 class DataWarning(UserWarning):
     """Something in the data that is legal and probably not meant."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from vem.policy_kinds import (
     stacked_networks,
 )
 from vem.storage import flatten, read_tensors, write_tensors
+
+if TYPE_CHECKING:
+    from vem.deploy.onnx_file import Exported
 
 __all__ = [
     "ACTORS",
@@ -225,6 +228,12 @@ class Policy:
         if self.encoder is not None:
             header["encoder"] = self.encoder.to_json()
         write_tensors(Path(path), self.tensors, header)
+
+    def export(self, path: str | Path) -> Exported:
+        """Write the policy as an ONNX file, checked on random rows; ``vem.export`` takes those of a run's data."""
+        from vem.deploy.onnx_file import export_policy
+
+        return export_policy(self, path)
 
 
 def make_policy(

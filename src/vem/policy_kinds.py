@@ -87,17 +87,25 @@ def _bcq_candidates(
     tensors: Tensors, inputs: np.ndarray, num_actions: int, generator: np.random.Generator | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generated and perturbed actions of each row, (rows, candidates, size), and their Q."""
-    count, size = len(inputs), tensors["decoder.0.weight"].shape[0] - inputs.shape[-1]
-    if generator is None:
-        latents = np.random.default_rng(0).standard_normal((1, num_actions, size), dtype=np.float32)
-    else:
-        latents = generator.standard_normal((count, num_actions, size), dtype=np.float32)
-    latents = np.broadcast_to(np.clip(latents, -0.5, 0.5), (count, num_actions, size))
+    latents = bcq_latents(tensors, num_actions, generator, len(inputs))
+    count, size = len(inputs), latents.shape[-1]
+    latents = np.broadcast_to(latents, (count, num_actions, size))
     repeated = np.broadcast_to(inputs[:, None], (count, num_actions, inputs.shape[-1]))
     actions = np.tanh(network(tensors, "decoder", np.concatenate([repeated, latents], axis=-1)))
     moves = np.tanh(network(tensors, "perturbation", np.concatenate([repeated, actions], axis=-1)))
     actions = np.clip(actions + tensors["limit"] * moves, -1, 1)
     return actions, network(tensors, "chooser", np.concatenate([repeated, actions], axis=-1))[..., 0]
+
+
+def bcq_latents(
+    tensors: Tensors, num_actions: int, generator: np.random.Generator | None = None, count: int = 1
+) -> np.ndarray:
+    """What BCQ generates actions from, (rows, candidates, size): one row for all without a generator."""
+    size = tensors["decoder.0.weight"].shape[0] - tensors["observation_mean"].size
+    if generator is None:
+        generator, count = np.random.default_rng(0), 1
+    latents = generator.standard_normal((count, num_actions, size), dtype=np.float32)
+    return np.clip(latents, -0.5, 0.5)
 
 
 def _greedy(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:

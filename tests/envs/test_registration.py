@@ -125,7 +125,7 @@ def test_a_wrong_argument_is_a_clear_error():
 @pytest.mark.parametrize("module", ["mujoco", "gymnasium_robotics"])
 def test_a_missing_simulator_is_a_clear_error(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(SimulatorError, match="pip install"):
+    with pytest.raises(SimulatorError, match=r"pip install 'vem\[envs\]'"):
         envs.make("door-human")
 
 

@@ -201,7 +201,10 @@ def test_numbers_and_choices_together():
 def test_missing_mujoco_is_said_with_the_remedy(tmp_path, monkeypatch):
     (tmp_path / "mujoco.py").write_text("raise ImportError('no such library')")
     monkeypatch.syspath_prepend(tmp_path)
-    with Evaluator("pointmaze-umaze", 1) as evaluator, pytest.raises(SimulatorError, match="pip install mujoco"):
+    with (
+        Evaluator("pointmaze-umaze", 1) as evaluator,
+        pytest.raises(SimulatorError, match=r"pip install 'vem\[envs\]'"),
+    ):
         evaluator.evaluate({"still": cases.Still()}, 1)
 
 

@@ -12,6 +12,7 @@ VERBS = {
     "evaluate": "run the policies of a run in their environment",
     "compare": "train and evaluate several methods on several datasets",
     "sweep": "train and evaluate one method with several settings",
+    "export": "write a policy as an ONNX file",
     "report": "draw runs: one HTML page with tables and figures",
     "data": "describe, map, list, make and convert datasets",
     "theory": "the paper's theory: operators, lemmas and figures on random MDPs",
@@ -20,8 +21,29 @@ VERBS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the ``vem`` command and return its exit code: 0 done, 1 failed, 2 usage."""
-    from vem import __version__
     from vem.errors import VemError
+    from vem.extras import explain
+
+    try:
+        return _run(arguments)
+    except ModuleNotFoundError as error:
+        missing = explain(error)
+        if missing is None:
+            raise
+        print(f"error: {missing}", file=sys.stderr)
+        return 1
+    except VemError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt as stop:
+        print(str(stop) or "interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    from vem import __version__
 
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
@@ -38,13 +60,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             verbs.add_parser(name, help=summary)
     options = parser.parse_args(arguments)
-    try:
-        return options.run(options) or 0
-    except VemError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        return 1
-    except KeyboardInterrupt as stop:
-        print(str(stop) or "interrupted", file=sys.stderr)
-        return 130
+    return options.run(options) or 0

@@ -50,6 +50,9 @@ def is_example(path: str | Path) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Record, train both methods, evaluate them and the behavior, write the report."""
+    from vem.extras import require
+
+    require("jax", "gymnasium", "gymnasium_robotics", "mujoco", "matplotlib", "jinja2")
     from vem.api import free_directory
     from vem.runs.directory import RunDirectory
     from vem.storage import write_json

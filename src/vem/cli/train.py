@@ -58,6 +58,7 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
     add(
         "--checkpoint-seconds", type=float, default=60.0, metavar="S", help="how often the state is saved (default: 60)"
     )
+    add("--log", metavar="NAME,…", help="training curves elsewhere too: tensorboard, wandb")
     add("--no-cache", action="store_true", help="compile anew, and keep no compiled program for later runs")
     add("--json", action="store_true", help="print the result as JSON, and no progress")
     add_reading_options(parser)
@@ -80,6 +81,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train or resume, showing progress."""
     from vem import api
+    from vem.callbacks import named
     from vem.errors import SettingsError
 
     empty = [name for name in ("dataset", "resume", "out") if getattr(options, name) == ""]
@@ -87,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError(f"{empty[0]} is empty; give a name, or leave it out")
     watching = api.Watching(
         options.evaluate_every,
+        named(options.log) if options.log is not None else (),
         progress=not options.json,
         checkpoint_seconds=options.checkpoint_seconds,
         keep_programs=not options.no_cache,
@@ -104,7 +107,8 @@ def run(options: argparse.Namespace) -> int:
 
         if options.pool_rows is not None:
             raise SettingsError("--pool-rows is for a DATASET of yours; give one, or leave the flag out")
-
+        if options.log is not None:
+            raise SettingsError("--log is for a DATASET of yours; give one, or leave the flag out")
         return quickstart.run(options)
     else:
         result = api.train_source(

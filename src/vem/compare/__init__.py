@@ -8,6 +8,8 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from vem.extras import require
+
 if TYPE_CHECKING:
     from vem.compare.comparison import compare, sweep
     from vem.compare.results import Comparison, Result
@@ -17,6 +19,7 @@ __all__ = ["Comparison", "Result", "compare", "sweep"]
 
 class _Package(types.ModuleType):
     def __call__(self, *arguments: Any, **options: Any) -> "Comparison":
+        require("jax", "filelock")
         from vem.compare.comparison import compare
 
         return compare(*arguments, **options)

@@ -129,7 +129,7 @@ class Encoder:
             values = actions[..., index]
             if column.kind == "discrete":
                 codes = np.clip(np.rint(values), 0, len(column.labels) - 1).astype(np.int64)
-                values = np.array([_typed(label, kind) for label in column.labels])[codes]
+                values = np.array([typed_label(label, kind) for label in column.labels])[codes]
             decoded[column.name] = values
         return decoded
 
@@ -260,7 +260,8 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def _typed(label: str, kind: str) -> Any:
+def typed_label(label: str, kind: str) -> Any:
+    """What a label of an action column stands for, in the type that the column has in the log."""
     if kind in ("integer", "number"):
         return int(label) if kind == "integer" else float(label)
     return label == "true" if kind == "boolean" else label

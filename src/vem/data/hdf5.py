@@ -17,6 +17,7 @@ from vem.data.columns import Column
 from vem.data.dataset import Dataset
 from vem.data.files import json_value, require_file
 from vem.errors import DataError
+from vem.extras import require
 
 NEEDED = ("observations", "actions", "rewards")
 OPTIONAL = ("terminals", "timeouts", "next_observations")
@@ -45,6 +46,7 @@ def open_hdf5(path: Path) -> Iterator[tuple[dict[str, Column | None], dict[str, 
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
+    require("h5py")
     import h5py
 
     try:

@@ -18,6 +18,7 @@ import numpy as np
 from vem.data.dataset import Dataset
 from vem.data.hdf5 import read_hdf5
 from vem.errors import DataError, SettingsError
+from vem.extras import require
 from vem.storage import replace_file
 from vem.tasks import TASKS, Task, find_task
 
@@ -118,6 +119,7 @@ def write_maze(path: str | Path, name: str = DEFAULT_NAME, num_rows: int = DEFAU
 
 def hdf5_bytes(columns: dict[str, np.ndarray], attributes: dict[str, Any]) -> bytes:
     """An HDF5 file in memory: the library crashes where the disk is full, so it never writes there."""
+    require("h5py")
     import h5py
 
     with h5py.File("memory", "w", driver="core", backing_store=False) as file:

@@ -11,6 +11,7 @@ import numpy as np
 from vem.data.dataset import Dataset
 from vem.data.description import Description
 from vem.errors import DataError
+from vem.extras import require
 
 BLUE, ORANGE, GRAY = "#3b6ea5", "#d9742b", "#6b6b6b"
 MAX_STARTS = 400
@@ -19,6 +20,7 @@ MAX_BINS = 100
 
 def draw(dataset: Dataset, description: Description, path: str | Path) -> None:
     """Write the picture to ``path``; its suffix decides the format (``.png``, ``.pdf``, ``.svg``)."""
+    require("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
-
-import gymnasium
+from typing import TYPE_CHECKING, Any
 
 from vem.envs.robotics import import_robotics, require_mujoco
 from vem.errors import SimulatorError
+from vem.extras import require
 from vem.tasks import TASKS, find_task, task_of_environment
+
+if TYPE_CHECKING:
+    import gymnasium
 
 # id → entry point, its arguments
 _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -39,6 +41,8 @@ def environment_ids() -> list[str]:
 
 def register() -> None:
     """Tell Gymnasium vem's ids, as importing ``vem.envs`` does; the entry points are strings, so nothing is loaded."""
+    import gymnasium
+
     for environment, (entry_point, kwargs) in _ENVIRONMENTS.items():
         task = task_of_environment(environment)
         assert task is not None, f"{environment} has no task in vem.tasks"
@@ -57,6 +61,9 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 
     ``kwargs`` go to ``gymnasium.make``, e.g. ``render_mode="rgb_array"`` or ``max_episode_steps=100``.
     """
+    require("gymnasium")
+    import gymnasium
+
     task = find_task(name)
     environment = task.environment if task is not None else name
     if environment in _ENVIRONMENTS:
@@ -75,6 +82,8 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 
 
 def _unknown(environment: str) -> str:
+    import gymnasium
+
     known = {name.lower(): name for name in (*gymnasium.registry, *TASKS, *_ENVIRONMENTS)}
     wanted = environment.lower()
     close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)

@@ -20,7 +20,7 @@ def import_robotics() -> ModuleType:
     except (ImportError, OSError) as error:
         raise SimulatorError(
             f"gymnasium-robotics cannot be loaded ({error}): it holds the mazes and the Adroit hand; "
-            "install it with `pip install gymnasium-robotics`."
+            "install it with `pip install 'vem[envs]'`."
         ) from error
 
 
@@ -30,6 +30,6 @@ def require_mujoco() -> None:
         importlib.import_module("mujoco")
     except (ImportError, OSError) as error:
         raise SimulatorError(
-            f"MuJoCo cannot be loaded ({error}): environments need it; install it with `pip install mujoco`. "
+            f"MuJoCo cannot be loaded ({error}): environments need it; install it with `pip install 'vem[envs]'`. "
             "Training, and reports of runs without evaluation, work without it."
         ) from error

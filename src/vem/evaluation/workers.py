@@ -31,6 +31,7 @@ from vem.evaluation.rollout import (
     run_episode,
     space_sizes,
 )
+from vem.extras import require
 from vem.policy import Policy
 from vem.runs.records import EpisodeRecord
 
@@ -69,6 +70,7 @@ class Evaluator:
     ) -> None:
         if num_workers is not None and num_workers < 1:
             raise SettingsError(f"the number of workers is {num_workers}; it must be 1 or more")
+        require("gymnasium")
         self.num_workers = num_workers or available_cores()
         self._environment = _pickled(environment, "the environment's function")
         self._episode_seconds = episode_seconds

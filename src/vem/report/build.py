@@ -12,6 +12,7 @@ import numpy as np
 
 from vem.data import Dataset
 from vem.errors import RunError
+from vem.extras import require
 from vem.report import agreement, curves, film, landscape, results, returns, table, weighting
 from vem.report.guide import has_guides
 from vem.report.held_out import describe_rows, read_held_out
@@ -66,6 +67,7 @@ def write_report(
     run. ``show`` is told what is being drawn. ``held_out`` is data that training did not see, to compare guided
     policies with: a Dataset, or what ``vem.load`` takes.
     """
+    require("matplotlib", "jinja2")
     given = runs if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
     places = [run if isinstance(run, str | Path) else run.directory for run in given]
     directories = list(dict.fromkeys(map(Path, places)))

@@ -52,12 +52,15 @@ ROW_SETTINGS = (
 """Settings of a method that change the rows it sees."""
 
 Callback = Callable[["Run", Progress], Any]
-"""Called after each chunk with the run and what the chunk did; returning True saves and stops the run."""
+"""Called after each chunk with the run and what the chunk did; returning True saves and stops the run.
+
+One with a method ``close`` is told by it that training has ended or stopped.
+"""
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> None:
-    """SettingsError unless all are functions."""
-    wrong = [callback for callback in callbacks if not callable(callback)]
+    """SettingsError unless all are functions, or objects that can be called."""
+    wrong = [callback for callback in callbacks if not callable(callback) or isinstance(callback, type)]
     if wrong:
         raise SettingsError(f"callbacks hold {wrong[0]!r}; give functions of the run and its progress")
 
@@ -347,6 +350,9 @@ class Run:
                         return True
         finally:
             chunks.close()
+            for callback in callbacks:
+                if callable(close := getattr(callback, "close", None)):
+                    close()
         return False
 
     def resume(
@@ -388,6 +394,7 @@ class Run:
                 "member": member.name,
                 "steps": self.config.steps,
                 "dataset": info.name,
+                "data_sha256": self.files.facts.sha256,
                 "environment": info.environment,
                 "action_columns": [dataclasses.asdict(column) for column in info.action_columns],
                 "packages": _packages(),

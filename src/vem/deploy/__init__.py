@@ -1,0 +1,1 @@
+"""A policy as an ONNX file, for programs without Python: the graph, its check, and the file."""
