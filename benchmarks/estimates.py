@@ -26,13 +26,13 @@ DISCOUNT = 0.99
 HOLD_OUT = 0.2
 EPISODES = 50
 DATASETS = (
-    "pen-human",
-    "door-human",
     "hopper-medium",
+    "pointmaze-umaze",
     "pen-expert",
     "halfcheetah-medium",
+    "door-human",
+    "pen-human",
     "antmaze-umaze",
-    "pointmaze-medium",
 )
 LENGTHS = {"bc": (200, 2000), "vem": (400, 2000), "iql": (400, 2000), "td3bc": (400, 2000)}
 """Method → steps after which a policy is kept."""
@@ -79,7 +79,11 @@ def train(name: str, out: Path, data_dir: Path) -> None:
             if (path := paths.get(progress.steps)) is not None:
                 run.export(progress.snapshot.state)[0].save(path)
 
-        settings = {"batch_size": 128, "policy_hidden": (128, 128), **({} if method == "bc" else {"value_hidden": (128, 128)})}
+        settings = {
+            "batch_size": 128,
+            "policy_hidden": (128, 128),
+            **({} if method == "bc" else {"value_hidden": (128, 128)}),
+        }
         if method == "vem":
             settings["policy"] = "regression"
         print(f"{name}: training {method}", flush=True)
@@ -136,8 +140,13 @@ def each(out: Path, name: str, stage: str, make: Callable[[Any], dict[str, Any]]
 
 def run(names: list[str], out: Path, data_dir: Path) -> None:
     """All stages of ours, dataset by dataset."""
-    from vem.estimation.log import find_horizon
+    from vem.data.hold_out import part_dataset
+    from vem.estimation.estimate import Valuation
+    from vem.estimation.log import find_horizon, read_log
+    from vem.estimation.result import plain
+    from vem.runs.programs import keep_programs
 
+    keep_programs()
     for name in names:
         (out / name).mkdir(parents=True, exist_ok=True)
         train(name, out, data_dir)
@@ -145,37 +154,29 @@ def run(names: list[str], out: Path, data_dir: Path) -> None:
         horizon = find_horizon(dataset, DISCOUNT)
         for _ in each(out, name, "truth", partial(simulate, dataset=dataset, horizon=horizon)):
             pass
-        for _ in each(out, name, "estimate", partial(estimated, dataset=dataset)):
+        logs = [read_log(part, DISCOUNT, horizon) for part in part_dataset(dataset, HOLD_OUT) if part is not None]
+        valuation = Valuation(*logs)
+
+        def value(
+            policy: Any, valuation: Valuation = valuation, returns: Any = logs[1].start_returns
+        ) -> dict[str, Any]:
+            return {"log": float(returns.mean()), "num_recordings": len(returns), **plain(valuation.value(policy))}
+
+        for _ in each(out, name, "estimate", value):
             pass
-
-
-def estimated(policy: Any, dataset: Any) -> dict[str, Any]:
-    import vem
-
-    found = vem.estimate(policy, dataset, discount=DISCOUNT)
-    return found.to_json()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("run", "train", "truth"))
+    parser.add_argument("verb", choices=("run",))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--data-dir", type=Path, default=Path("../shared/data"))
     parser.add_argument("--datasets", default=",".join(DATASETS))
     options = parser.parse_args()
-    names = options.datasets.split(",")
-    if options.verb == "run":
-        run(names, options.out, options.data_dir)
-    else:
-        from vem.estimation.log import find_horizon
-        for name in names:
-            (options.out / name).mkdir(parents=True, exist_ok=True)
-            train(name, options.out, options.data_dir)
-            if options.verb == "truth":
-                dataset = load(name, options.data_dir)
-                for _ in each(options.out, name, "truth", partial(simulate, dataset=dataset, horizon=find_horizon(dataset, DISCOUNT))):
-                    pass
+    run(options.datasets.split(","), options.out, options.data_dir)
 
 
 if __name__ == "__main__":
-    main()
+    import estimates  # worker processes find classes in modules, not in scripts
+
+    estimates.main()

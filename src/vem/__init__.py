@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from vem.compare import compare, sweep
     from vem.data import Dataset, describe, from_arrays, from_table, load
     from vem.errors import VemError
+    from vem.estimation.estimate import estimate
+    from vem.estimation.select import select
     from vem.evaluation.evaluate import evaluate
     from vem.policy import Policy, load_policy
     from vem.report import write_report as report
@@ -48,6 +50,7 @@ _PLACES = {
     "VemError": "vem.errors",
     "compare": "vem.compare",
     "describe": "vem.data",
+    "estimate": "vem.estimation.estimate",
     "evaluate": "vem.evaluation.evaluate",
     "from_arrays": "vem.data",
     "from_table": "vem.data",
@@ -57,6 +60,7 @@ _PLACES = {
     "register": "vem.algorithms",
     "report": "vem.report",
     "resume": "vem.api",
+    "select": "vem.estimation.select",
     "sweep": "vem.compare",
     "train": "vem.api",
 }
@@ -77,6 +81,7 @@ __all__ = [
     "VemError",
     "compare",
     "describe",
+    "estimate",
     "evaluate",
     "from_arrays",
     "from_table",
@@ -86,6 +91,7 @@ __all__ = [
     "register",
     "report",
     "resume",
+    "select",
     "sweep",
     "train",
 ]

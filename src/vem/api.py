@@ -93,7 +93,9 @@ def train(
     rules = {rule: info.rules[rule] for rule in RULES if rule in info.rules}
 
     def make() -> tuple[Config, Dataset]:
-        config = make_config(source, name, preset, settings, seeds, steps, task=task_of(info), pool_rows=pool_rows, hold_out=hold_out)
+        config = make_config(
+            source, name, preset, settings, seeds, steps, task=task_of(info), pool_rows=pool_rows, hold_out=hold_out
+        )
         return dataclasses.replace(config, rules=rules), dataset
 
     watching = Watching(evaluate_every, callbacks, progress, checkpoint_seconds, keep_programs)

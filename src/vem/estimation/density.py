@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import jax
@@ -43,11 +44,9 @@ def fit_behavior(dataset: Dataset, num_steps: int = BEHAVIOR_STEPS) -> Density:
     spec = spec_of(dataset)
     algorithm = bc.make(bc.BC(policy_hidden=(128, 128)), spec, num_steps)
     rows = put_rows(dataset, normalize_observations=True)
-    members, progress = [Member(0, {})], None
-    for progress in train(algorithm, rows, members, start(algorithm, members, {"unused": 0.0})):
-        pass
-    assert progress is not None
-    found = jax.device_get(jax.vmap(algorithm.export)(progress.snapshot.state))
+    members = [Member(0, {})]
+    last = deque(train(algorithm, rows, members, start(algorithm, members, {"unused": 0.0})), maxlen=1).pop()
+    found = jax.device_get(jax.vmap(algorithm.export)(last.snapshot.state))
     actor, log_std = jax.tree.map(lambda leaf: leaf[0], (found["actor"], found["log_std"]))
     mean, deviation = np.asarray(rows.observation_mean), np.asarray(rows.observation_deviation)
     head = spec.head
@@ -77,7 +76,7 @@ def _guided(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.nda
 
 
 def _tanh_gaussian(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """log N(artanh a; mean, σ²) − Σ log(1 − a²)."""
+    """The density of a squashed Normal, log N(artanh a; mean, σ²) − Σ log(1 − a²)."""
     mean, log_std = np.split(network(tensors, "actor", inputs).astype(np.float64), 2, axis=-1)
     log_std = np.clip(log_std, *tensors["log_std_bounds"])
     inside = np.clip(actions, -EDGE, EDGE).astype(np.float64)

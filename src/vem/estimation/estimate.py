@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from vem.data.hold_out import Parts, part_dataset
 from vem.data.shards import resident
 from vem.errors import RunError, SettingsError
 from vem.estimation import fitted_q
-from vem.estimation.acting import check_fit, policy_actions
+from vem.estimation.acting import check_fit, policy_actions, scale_actions
 from vem.estimation.density import Density, fit_behavior, policy_density
 from vem.estimation.importance import (
     Decisions,
@@ -30,11 +30,9 @@ from vem.estimation.result import FEWEST_RECORDINGS, Estimate, GroupEstimate, Po
 from vem.evaluation.statistics import CONFIDENCE
 from vem.policy import Policy
 from vem.runs.capacity import refusing_to_run_out
+from vem.runs.config import check_steps
 from vem.runs.programs import keep_programs
 from vem.runs.run import Run, open_run, read_data
-
-if TYPE_CHECKING:
-    from vem.policy import Tensors
 
 DEFAULT_DISCOUNT = 0.99
 NUM_RESAMPLES = 1000
@@ -58,7 +56,7 @@ def estimate(
     ``discount`` is γ (default: that of the policies' training, or 0.99). ``steps`` are those of fitted Q evaluation
     (default: by the size of the data). ``progress`` says what is being done.
     """
-    say = print if progress else lambda text: None
+    say = _say if progress else lambda text: None
     if isinstance(run_or_policy, Policy):
         policies = {str(run_or_policy.info.get("member", "policy")): run_or_policy}
         if not isinstance(data, Dataset):
@@ -110,6 +108,8 @@ def estimate_policies(
     valued_on = fitted_to if parts.held_out is None else read_log(parts.held_out, discount, horizon)
     require_starts(valued_on, "the held-out data" if kind == "held out" else f"the data {dataset.info.name}")
     valuation = Valuation(fitted_to, valued_on, steps, seed)
+    if steps is not None:
+        check_steps(steps)
     found = {}
     with refusing_to_run_out():
         for name, policy in policies.items():
@@ -137,7 +137,7 @@ def estimate_policies(
 class Valuation:
     """Values policies on one log; the behavior behind it is fitted once, when a policy needs it."""
 
-    def __init__(self, fitted_to: Log, valued_on: Log, steps: int | None, seed: int) -> None:
+    def __init__(self, fitted_to: Log, valued_on: Log, steps: int | None = None, seed: int = 0) -> None:
         self.fitted_to, self.log, self.steps, self.seed = fitted_to, valued_on, steps, seed
 
     @cached_property
@@ -158,8 +158,6 @@ class Valuation:
 
     def value(self, policy: Policy) -> PolicyEstimate:
         """The estimates of one policy."""
-        from vem.estimation.acting import scale_actions
-
         log, dataset, rows = self.log, self.log.dataset, self._rows
         acted = policy_actions(policy, self.fitted_to.dataset)
         fitted = fitted_q.fit(self.fitted_to, acted, self.steps, seed=self.seed)
@@ -211,14 +209,16 @@ class Valuation:
 
 def _combined(q: np.ndarray, gains: np.ndarray, returns: np.ndarray) -> tuple[Value, Value, dict[str, Any]]:
     """Value and difference from Q at the starts and gains along the recordings, (networks, recordings)."""
-    fitted = q.mean()
-    anchored = returns.mean() + gains.mean()
-    return (
-        Value(float(fitted), None),
-        Value(float(fitted - returns.mean()), None),
-        {"fitted": float(fitted), "anchored": float(anchored), "refits": tuple(map(float, q.mean(1))),
-         "raw": [q.mean(1).tolist(), gains.mean(1).tolist(), q.mean(0).tolist(), gains.mean(0).tolist(), returns.tolist()]},
-    )
+    fitted, anchored = float(q.mean()), float(returns.mean() + gains.mean())
+    both = (q + returns + gains) / 2
+    refits, starts = both.mean(axis=1), both.mean(axis=0)
+    value, freedom = float(both.mean()), min(both.shape) - 1
+    # What other recordings would have taught the networks, and how far they are from solving their own equation.
+    model = refits.var(ddof=1) + (fitted - anchored) ** 2 / 4
+    errors = [float(np.sqrt(model + _error_of_mean(of) ** 2)) for of in (starts, starts - returns)]
+    gap = value - float(returns.mean())
+    facts = {"fitted": fitted, "anchored": anchored, "refits": tuple(refits.tolist())}
+    return Value(value, _around(value, errors[0], freedom)), Value(gap, _around(gap, errors[1], freedom)), facts
 
 
 def _error_of_mean(values: np.ndarray) -> float:
@@ -233,3 +233,76 @@ def _around(value: float, error: float, freedom: int) -> tuple[float, float] | N
         return None
     half = float(t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
     return value - half, value + half
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _open(path: Any) -> Run:
+    if not isinstance(path, str | Path):
+        raise SettingsError(f"{path!r} cannot be estimated; give a run, its directory or a policy")
+    return open_run(path)
+
+
+def _parts_of_policy(policy: Policy, data: Dataset) -> tuple[Parts, Literal["held out", "all", "other"], float]:
+    """The parts of the data for a policy alone: its file says what was held out of which data."""
+    share = float(policy.info.get("hold_out", 0.0))
+    if share and policy.info.get("data_sha256") == data.fingerprint():
+        return part_dataset(data, share), "held out", share
+    return Parts(data, None), "other", 0.0
+
+
+def training_discount(policies: Sequence[Policy]) -> float:
+    """The largest discount that the policies were trained with; 0.99 for methods that have none."""
+    return max(float(policy.info.get("settings", {}).get("discount", DEFAULT_DISCOUNT)) for policy in policies)
+
+
+def _discount(given: float | None, policies: Sequence[Policy]) -> float:
+    if given is None:
+        return training_discount(policies)
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1:
+        raise SettingsError(f"--discount is {given!r}; it must be at least 0 and below 1")
+    return float(given)
+
+
+def _warnings(kind: str, num_recordings: int) -> list[str]:
+    found = []
+    if kind == "all":
+        found.append(
+            "warning: nothing was held out, so the recordings are those that training saw and the estimate flatters; "
+            "train with --hold-out 0.2"
+        )
+    if kind == "other":
+        found.append("the recordings are other data than the run's own: whether training saw some of them is not known")
+    if num_recordings < FEWEST_RECORDINGS:
+        found.append(f"warning: {num_recordings} recordings are too few for an interval; hold out more")
+    return found
+
+
+def _groups(
+    found: Mapping[str, PolicyEstimate], swept: Mapping[str, dict[str, float]], num_recordings: int
+) -> tuple[GroupEstimate, ...]:
+    """Means over the policies that differ by their seed alone.
+
+    Their errors come from the same recordings, so averaging does not make the interval narrower.
+    """
+    combinations: dict[str, list[str]] = {}
+    for name, settings in swept.items():
+        combinations.setdefault(json.dumps(settings), []).append(name)
+    groups = []
+    for text, names in combinations.items():
+        value, difference = (
+            _mean([getattr(found[name], field) for name in names]) for field in ("value", "difference")
+        )
+        verdict, reason = judge(difference, num_recordings)
+        groups.append(GroupEstimate(json.loads(text), tuple(names), value, difference, verdict, reason))
+    return tuple(groups)
+
+
+def _mean(values: Sequence[Value]) -> Value:
+    known = [value.interval for value in values if value.interval is not None]
+    interval = None
+    if len(known) == len(values):
+        interval = (float(np.mean([ends[0] for ends in known])), float(np.mean([ends[1] for ends in known])))
+    return Value(float(np.mean([value.value for value in values if value.value is not None])), interval)

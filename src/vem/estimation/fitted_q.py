@@ -10,6 +10,7 @@ rather than from zero, leaves the second stage only the difference to learn.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, NamedTuple
 
 import jax
@@ -25,13 +26,13 @@ from vem.runs.config import Member
 from vem.runs.loop import start, train
 
 HIDDEN = (128, 128)
-BATCH_SIZE = 256
+BATCH_SIZE = 128
 LEARNING_RATE = 1e-3
 TARGET_RATE = 0.05
-RETURNS_STEPS = 1000
-LEAST_STEPS, MOST_STEPS = 2000, 4000
-EPOCHS = 5
-NUM_MEMBERS = 6
+RETURNS_STEPS = 500
+LEAST_STEPS, MOST_STEPS = 3000, 5000
+EPOCHS = 4
+NUM_MEMBERS = 5
 VALUED_ROWS = 8192
 
 
@@ -101,16 +102,13 @@ def fit(
     steps = num_steps or choose_steps(log)
     algorithm = make(spec, unit, log, steps)
     members = [Member(seed + index, {}) for index in range(num_members)]
-    progress = None
-    for progress in train(algorithm, rows, members, start(algorithm, members, {"discount": log.discount})):
-        pass
-    assert progress is not None
-    critics = jax.device_get(progress.snapshot.state.critic)
+    chunks = train(algorithm, rows, members, start(algorithm, members, {"discount": log.discount}))
+    critics = jax.device_get(deque(chunks, maxlen=1).pop().snapshot.state.critic)
     return FittedQ(critics, unit, mean, deviation, spec)
 
 
 def choose_steps(log: Log) -> int:
-    """Steps of the second stage: five times through the data, within limits."""
+    """Steps of the second stage: four times through the data, within limits."""
     return int(np.clip(EPOCHS * log.dataset.num_transitions // BATCH_SIZE, LEAST_STEPS, MOST_STEPS))
 
 
@@ -128,11 +126,17 @@ def find_unit(log: Log) -> Unit:
 
 
 def _put(log: Log, policy_actions: np.ndarray, spec: Spec) -> tuple[Rows, np.ndarray, np.ndarray]:
-    """The rows with what the policy does there beside the observations: [s, m, π(s), return, is it whole]."""
+    """The rows with more beside the observations: [s, m, π(s), recording, return, is it whole]."""
     rows = put_rows(log.dataset, normalize_observations=True)
     mean, deviation = np.asarray(rows.observation_mean), np.asarray(rows.observation_deviation)
     encoded = np.asarray(spec.head.encode(jnp.asarray(policy_actions)))
-    extra = [log.mass[:, None], encoded, log.returns[:, None], log.is_known[:, None].astype(np.float32)]
+    extra = [
+        log.mass[:, None],
+        encoded,
+        log.episode[:, None],
+        log.returns[:, None],
+        log.is_known[:, None].astype(np.float32),
+    ]
     observations = np.concatenate([log.dataset.observations, *extra], axis=1, dtype=np.float32)
     num_extra = observations.shape[1] - len(mean)
     goes_on = ~log.dataset.terminal & (log.remaining > 1)
@@ -150,21 +154,21 @@ def make(spec: Spec, unit: Unit, log: Log, num_steps: int) -> Algorithm:
     head, observed = spec.head, spec.observation_size
     num_inputs = observed + 1 + head.num_inputs
     optimizer = optax.adam(optax.cosine_decay_schedule(LEARNING_RATE, RETURNS_STEPS + num_steps, 0.02))
-    episode, num_recordings = jnp.asarray(log.episode, jnp.int32), int(log.episode.max()) + 1
-    usable = {"returns": log.is_known if log.is_known.any() else log.dataset.valid, "evaluation": log.dataset.valid}
+    num_recordings, has_returns = int(log.episode.max()) + 1, bool(log.is_known.any())
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> FQEState:
         critic = init_network(jax.random.fold_in(key, 0), (num_inputs, *HIDDEN, 1))
         return FQEState(critic, critic, optimizer.init(critic), jax.random.fold_in(key, 1), swept)
 
-    def refresh(name: str) -> Any:
+    def refresh(needs_return: bool) -> Any:
         """Draws the member's recordings: all of its stages see the same."""
-        is_usable = jnp.asarray(usable[name], jnp.float32)
 
         def draw(state: FQEState, memory: Shares, rows: Rows, index: jax.Array, key: jax.Array) -> Any:
             drawn = jax.random.randint(state.key, (num_recordings,), 0, num_recordings)
             counts = jnp.zeros(num_recordings).at[drawn].add(1.0)
-            return state, cumulate(counts[episode] * is_usable)
+            recording, _, is_known = jnp.moveaxis(rows.observations[:, -3:], 1, 0)
+            usable = is_known if needs_return and has_returns else rows.valid.astype(jnp.float32)
+            return state, cumulate(counts[recording.astype(jnp.int32)] * usable)
 
         return draw
 
@@ -204,7 +208,7 @@ def make(spec: Spec, unit: Unit, log: Log, num_steps: int) -> Algorithm:
             None,
             BATCH_SIZE,
             lambda: empty_shares(spec.num_rows),
-            refresh(name),
+            refresh(name == "returns"),
             update,
             lambda memory, rows, number, key: draw_rows(memory, number, key),
         )

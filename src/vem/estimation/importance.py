@@ -37,7 +37,7 @@ def lay_side_by_side(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray
 
 
 def log_weights(decisions: Decisions) -> np.ndarray:
-    """log ρ_t, (recordings, steps)."""
+    """The logarithms of ρ_t, (recordings, steps)."""
     ratios = np.where(np.isneginf(decisions.log_ratios), -1e6, decisions.log_ratios)
     return np.cumsum(np.minimum(ratios, LARGEST_LOG_RATIO), axis=1)
 

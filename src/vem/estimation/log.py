@@ -94,8 +94,8 @@ def require_starts(log: Log, what: str) -> None:
     """DataError if no recording of the log has a whole return."""
     if not len(log.starts):
         raise DataError(
-            f"{what} has no recording that lasts {log.horizon} steps or ends before; give more recordings, or a smaller "
-            "--discount"
+            f"{what} has no recording that lasts {log.horizon} steps or ends before; give more recordings, or a "
+            "smaller --discount"
         )
 
 

@@ -149,8 +149,8 @@ class Estimate:
 
     def to_json(self) -> EstimateSummary:
         """The estimates as JSON values, as a run directory keeps them."""
-        facts: Any = _plain(self)
-        return {"version": ESTIMATE_VERSION, **facts}
+        summary: Any = {"version": ESTIMATE_VERSION, **plain(self)}
+        return summary
 
     @classmethod
     def from_json(cls, stored: Any) -> Estimate | None:
@@ -194,14 +194,15 @@ def _label(group: GroupEstimate) -> str:
     return settings or (group.members[0] if len(group.members) == 1 else "the run")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Estimates as JSON values."""
     if isinstance(value, Value):
-        return _plain(value._asdict())
+        return plain(value._asdict())
     if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {name: _plain(entry) for name, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, tuple | list) else value
+        return {name: plain(entry) for name, entry in value.items()}
+    return [plain(entry) for entry in value] if isinstance(value, tuple | list) else value
 
 
 def _values(row: dict[str, Any]) -> dict[str, Any]:
