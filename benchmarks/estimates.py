@@ -1,8 +1,8 @@
 """How good the estimates are: policies of different quality, valued from held-out recordings and in the simulator.
 
     python benchmarks/estimates.py run --out DIR --data-dir DATA       train, simulate, estimate; goes on after a stop
-    python benchmarks/estimates.py peer --out DIR --data-dir DATA      d3rlpy's FQE, in an environment that has it
-    python benchmarks/estimates.py record --out DIR                    → results/estimates.json and docs/estimates.png
+    python benchmarks/estimates.py record --out DIR                    → results/estimates.json, and the part below
+    python benchmarks/estimates.py write                              the record → docs/choosing.md and its chart
 
 The protocol is that of DOPE (Fu et al., ICLR 2021): rank correlation, absolute error, regret@1 and the coverage of the
 intervals, over policies of one dataset. OUT/DATASET/ holds, for each policy, METHOD-STEPS.safetensors and one JSON for
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ from typing import Any
 
 import numpy as np
 
+ROOT = Path(__file__).resolve().parents[1]
+RECORD = ROOT / "benchmarks" / "results" / "estimates.json"
+PAGE, CHART = ROOT / "docs" / "choosing.md", ROOT / "docs" / "estimates.png"
 DISCOUNT = 0.99
 HOLD_OUT = 0.2
 EPISODES = 50
@@ -166,14 +170,141 @@ def run(names: list[str], out: Path, data_dir: Path) -> None:
             pass
 
 
+def collect(out: Path) -> list[dict[str, Any]]:
+    """What every policy whose stages are done gave, without the places of this machine."""
+    found = []
+    for path in sorted(out.glob("*/*.estimate.json")):
+        name = path.name.removesuffix(".estimate.json")
+        truth_path = path.with_name(f"{name}.truth.json")
+        if not truth_path.exists():
+            continue
+        estimate, truth = (json.loads(file.read_text()) for file in (path, truth_path))
+        returns = np.asarray(truth["returns"])
+        found.append(
+            {
+                "dataset": path.parent.name,
+                "policy": name,
+                "truth": float(returns.mean()),
+                "truth_error": float(returns.std(ddof=1) / len(returns) ** 0.5),
+                "score": None if truth["scores"] is None else float(np.mean(truth["scores"])),
+                "value": estimate["value"]["value"],
+                "interval": estimate["value"]["interval"],
+                "verdict": estimate["verdict"],
+                "fitted": estimate["fitted"],
+                "anchored": estimate["anchored"],
+                "effective_sample": estimate["importance"]["effective_sample"],
+                "log": estimate["log"],
+                "num_recordings": estimate["num_recordings"],
+                "seconds": estimate["seconds"],
+            }
+        )
+    return found
+
+
+def measure(policies: list[dict[str, Any]], key: str = "value") -> dict[str, Any]:
+    """The figures of one dataset's policies, by the estimate under ``key``."""
+    from scipy.stats import spearmanr
+
+    truth, value = (np.array([policy[name] for policy in policies]) for name in ("truth", key))
+    span, chosen = float(np.ptp(truth)) or 1.0, int(value.argmax())
+    scores = [policy["score"] for policy in policies]
+    inside = [
+        policy["interval"][0] - 2 * policy["truth_error"]
+        <= policy["truth"]
+        <= policy["interval"][1] + 2 * policy["truth_error"]
+        for policy in policies
+        if policy["interval"] is not None
+    ]
+    return {
+        "num_policies": len(policies),
+        "rank_correlation": float(spearmanr(truth, value)[0]) if len(policies) > 2 else None,
+        "absolute_error": float(np.abs(truth - value).mean() / span),
+        "regret": float((truth.max() - truth[chosen]) / span),
+        "regret_score": None if None in scores else float(max(scores) - scores[chosen]),
+        "coverage": float(np.mean(inside)) if inside else None,
+    }
+
+
+def estimate_table(record: list[dict[str, Any]]) -> str:
+    """The figures of each dataset, and their means."""
+    names = list(dict.fromkeys(policy["dataset"] for policy in record))
+    found = {name: measure([policy for policy in record if policy["dataset"] == name]) for name in names}
+    keys = ("rank_correlation", "absolute_error", "regret", "regret_score", "coverage")
+    header = ["dataset", "policies", "rank correlation", "error ÷ range", "regret ÷ range", "regret, score", "covered"]
+    rows = [[name, str(facts["num_policies"]), *(_text(facts[key]) for key in keys)] for name, facts in found.items()]
+    if len(names) > 1:
+        means = []
+        for key in keys:
+            known = [facts[key] for facts in found.values() if facts[key] is not None]
+            means.append(_text(float(np.mean(known)) if known else None))
+        rows.append(["mean", str(len(record)), *means])
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def filled(text: str, record: list[dict[str, Any]]) -> str:
+    """The page with its marked part made anew from the record."""
+    content = "No measurement is recorded yet."
+    if record:
+        chart = "![Estimated against simulated returns](estimates.png)"
+        content = f"{estimate_table(record)}\n\n{chart}"
+    pattern = re.compile("(<!-- estimates -->).*?(<!-- /estimates -->)", re.DOTALL)
+    return pattern.sub(lambda match: f"{match[1]}\n\n{content}\n\n{match[2]}", text)
+
+
+def read_record(path: Path = RECORD) -> list[dict[str, Any]]:
+    return json.loads(path.read_text(encoding="utf-8"))["policies"] if path.exists() else []
+
+
+def draw(record: list[dict[str, Any]], path: Path = CHART) -> None:
+    """Estimates with their intervals against the truths, a panel for each dataset."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    names = list(dict.fromkeys(policy["dataset"] for policy in record))
+    figure, axes = plt.subplots(1, len(names), figsize=(3.0 * len(names), 3.2), squeeze=False, layout="constrained")
+    for axis, name in zip(axes[0], names, strict=True):
+        policies = [policy for policy in record if policy["dataset"] == name]
+        truth, value = (np.array([policy[key] for policy in policies]) for key in ("truth", "value"))
+        ends = np.array([policy["interval"] or (policy["value"],) * 2 for policy in policies])
+        axis.errorbar(truth, value, np.abs(ends.T - value), fmt="o", markersize=4, elinewidth=0.8, alpha=0.8)
+        both = [min(truth.min(), value.min()), max(truth.max(), value.max())]
+        axis.plot(both, both, color="gray", linewidth=0.8)
+        axis.axhline(policies[0]["log"], color="gray", linewidth=0.8, linestyle=":")
+        axis.set_title(name, fontsize=9)
+        axis.set_xlabel("simulated")
+    axes[0, 0].set_ylabel("estimated (dotted: the log)")
+    figure.savefig(path, dpi=110)
+
+
+def write() -> None:
+    """Fill the page, and draw the chart."""
+    record = read_record()
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), record), encoding="utf-8")
+    if record:
+        draw(record)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("run",))
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("verb", choices=("run", "record", "write"))
+    parser.add_argument("--out", type=Path, default=Path("runs/estimates"))
     parser.add_argument("--data-dir", type=Path, default=Path("../shared/data"))
     parser.add_argument("--datasets", default=",".join(DATASETS))
     options = parser.parse_args()
-    run(options.datasets.split(","), options.out, options.data_dir)
+    if options.verb == "run":
+        run(options.datasets.split(","), options.out, options.data_dir)
+        return
+    if options.verb == "record":
+        settings = {"discount": DISCOUNT, "hold_out": HOLD_OUT, "episodes": EPISODES}
+        RECORD.write_text(json.dumps({**settings, "policies": collect(options.out)}, indent=1) + "\n")
+    write()
 
 
 if __name__ == "__main__":

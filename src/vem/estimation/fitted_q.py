@@ -48,13 +48,19 @@ class FQEState(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Q = m·(middle + spread·network), where m is the share of the horizon's discounted steps that is left."""
+    """Q = middle·m + spread·network, where m is the share of the horizon's discounted steps that is left."""
 
     middle: float
     spread: float
-    low: float
-    """The least that H steps can earn, with the rewards of the log."""
-    high: float
+    going: tuple[float, float]
+    """The least and the most that H steps can earn which go on, with the rewards of the log."""
+    ending: tuple[float, float]
+    """The least and the most that a step can earn which ends the task."""
+
+    def clip(self, q: Any, mass: Any) -> Any:
+        """Q within what the steps that are left can earn: in all of them, or by ending the task."""
+        (low, high), (least, most) = self.going, self.ending
+        return q.clip((mass * low).clip(max=least), (mass * high).clip(min=most))
 
 
 class FittedQ(NamedTuple):
@@ -80,8 +86,8 @@ class FittedQ(NamedTuple):
             found = _apply_all(self.critics, jnp.asarray(padded))[:, : len(inputs)]
             parts.append(np.asarray(found, np.float64))
         scaled = np.concatenate(parts, axis=1)
-        q = mass * (self.unit.middle + self.unit.spread * scaled)
-        return np.clip(q, mass * self.unit.low, mass * self.unit.high)
+        q = self.unit.middle * mass + self.unit.spread * scaled
+        return self.unit.clip(q, mass)
 
 
 @jax.jit
@@ -116,13 +122,17 @@ def find_unit(log: Log) -> Unit:
     """The unit in which the log's values are of order 1, and what H steps can earn at least and at most."""
     rewards = log.dataset.rewards[log.dataset.valid].astype(np.float64)
     known = log.is_known if log.is_known.any() else log.dataset.valid
-    rates = log.returns[known] / log.mass[known]
+    returns, mass = log.returns[known].astype(np.float64), log.mass[known].astype(np.float64)
+    middle = float(returns @ mass / (mass @ mass))
+    spread = float((returns - middle * mass).std()) or float(np.abs(returns).max()) or 1.0
     total = log.horizon if log.discount == 1 else (1 - log.discount**log.horizon) / (1 - log.discount)
-    # Either the same reward for all steps that are left, or one that ends the task; nothing in between is outside.
     is_last = log.dataset.terminal[log.dataset.valid]
-    extremes = [*(total * rewards[~is_last]), *rewards[is_last]]
-    spread = float(rates.std()) or float(np.abs(rates).max()) or 1.0
-    return Unit(float(rates.mean()), spread, float(min(extremes)), float(max(extremes)))
+    going, ending = (_extremes(part) for part in (total * rewards[~is_last], rewards[is_last]))
+    return Unit(middle, spread, going, ending)
+
+
+def _extremes(values: np.ndarray) -> tuple[float, float]:
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
 
 
 def _put(log: Log, policy_actions: np.ndarray, spec: Spec) -> tuple[Rows, np.ndarray, np.ndarray]:
@@ -173,8 +183,8 @@ def make(spec: Spec, unit: Unit, log: Log, num_steps: int) -> Algorithm:
         return draw
 
     def value(critic: Network, inputs: jax.Array) -> jax.Array:
-        """Q in units of the spread: m·(middle/spread + network)."""
-        return inputs[:, observed] * (unit.middle / unit.spread + apply_network(critic, inputs)[:, 0])
+        """Q in units of the spread."""
+        return inputs[:, observed] * (unit.middle / unit.spread) + apply_network(critic, inputs)[:, 0]
 
     def regress(state: FQEState, inputs: jax.Array, targets: jax.Array) -> tuple[FQEState, Metrics]:
         def compute_loss(critic: Network) -> tuple[jax.Array, jax.Array]:
@@ -195,8 +205,7 @@ def make(spec: Spec, unit: Unit, log: Log, num_steps: int) -> Algorithm:
     def evaluate(state: FQEState, memory: Shares, batch: Batch, key: jax.Array) -> tuple[FQEState, Metrics]:
         following = batch.next_observations[:, :num_inputs]
         mass = following[:, observed]
-        next_q = value(state.target, following)
-        next_q = jnp.clip(next_q, mass * (unit.low / unit.spread), mass * (unit.high / unit.spread))
+        next_q = unit.clip(value(state.target, following) * unit.spread, mass) / unit.spread
         target_q = batch.rewards / unit.spread + log.discount * batch.continues * next_q
         state, metrics = regress(state, pairs(batch), target_q)
         return state._replace(target=optax.incremental_update(state.critic, state.target, TARGET_RATE)), metrics
