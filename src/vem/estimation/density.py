@@ -39,9 +39,9 @@ def policy_density(policy: Policy) -> Density | None:
     return lambda observations, actions: find(policy.tensors, (observations - mean) / deviation, actions)
 
 
-def fit_behavior(dataset: Dataset, num_steps: int = BEHAVIOR_STEPS) -> Density:
+def fit_behavior(dataset: Dataset, num_steps: int | None = None) -> Density:
     """The log-density of the behavior: a Gaussian for numbers and a categorical for choices, by maximum likelihood."""
-    spec = spec_of(dataset)
+    spec, num_steps = spec_of(dataset), num_steps or BEHAVIOR_STEPS
     algorithm = bc.make(bc.BC(policy_hidden=(128, 128)), spec, num_steps)
     rows = put_rows(dataset, normalize_observations=True)
     members = [Member(0, {})]
