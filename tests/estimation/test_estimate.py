@@ -216,7 +216,8 @@ def test_what_the_commands_refuse(files, capsys, tmp_path):
 def test_select_ranks_runs_and_swept_settings_and_keeps_estimates(tmp_path, monkeypatch):
     dataset = tiny_dataset(LENGTHS)
     monkeypatch.setattr(
-        "vem.estimation.select.estimate", lambda path, **o: vem.estimate(vem.open_run(path, dataset), steps=3, **o)
+        "vem.estimation.select.estimate",
+        lambda path, **o: vem.estimate(vem.open_run(path, dataset), **{**o, "steps": 3}),
     )
     train(tmp_path / "runs" / "bc", "bc", dataset)
     train(tmp_path / "runs" / "iql", "iql", dataset, expectile=[0.5, 0.9], seeds=2)

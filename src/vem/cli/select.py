@@ -27,6 +27,7 @@ def register(verbs: Any) -> None:
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="run directories, or a folder with runs on one dataset below it")
     add("--discount", type=float, metavar="X", help="discount γ of the values (default: the largest of training)")
+    add("--steps", type=int, metavar="N", help="steps of fitted Q evaluation (default: by the size of the data)")
     add("--seed", type=int, default=0, metavar="N", help="seed of the networks and of resampling (default: 0)")
     add("--json", action="store_true", help="print the selection as JSON")
     parser.set_defaults(run=run)
@@ -36,7 +37,9 @@ def run(options: argparse.Namespace) -> None:
     """Select, and print the table."""
     from vem.estimation.select import select
 
-    found = select(options.runs, discount=options.discount, seed=options.seed, progress=not options.json)
+    found = select(
+        options.runs, discount=options.discount, steps=options.steps, seed=options.seed, progress=not options.json
+    )
     if options.json:
         print(json.dumps(found.to_json(), indent=2))
     else:

@@ -119,6 +119,7 @@ def select(
     runs: str | Path | Sequence[str | Path],
     *,
     discount: float | None = None,
+    steps: int | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> Selection:
@@ -126,7 +127,7 @@ def select(
 
     ``runs`` are run directories, or a folder with runs on one dataset below it, as ``vem sweep`` and ``vem compare``
     make. All must have the same data and have held out the same share of it. Estimates that the runs keep are used
-    where they fit; the others are made. ``discount`` is γ for all of them (default: the largest of their training).
+    where they fit; the others are made, with ``steps`` as in ``vem.estimate``. ``discount`` is γ for all of them (default: the largest of their training).
     """
     given = [runs] if isinstance(runs, str | Path) else list(runs)
     files, warnings = _find_runs(given)
@@ -138,7 +139,7 @@ def select(
         if found is None:
             if progress:
                 print(f"{one.path}: estimating", flush=True)
-            found = estimate(one.path, discount=chosen, seed=seed, progress=progress)
+            found = estimate(one.path, discount=chosen, steps=steps, seed=seed, progress=progress)
         estimates.append((one, found))
     pairs = [(one, group) for one, found in estimates for group in found.groups]
     if len(pairs) > MOST_CANDIDATES:
