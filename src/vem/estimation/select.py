@@ -127,7 +127,8 @@ def select(
 
     ``runs`` are run directories, or a folder with runs on one dataset below it, as ``vem sweep`` and ``vem compare``
     make. All must have the same data and have held out the same share of it. Estimates that the runs keep are used
-    where they fit; the others are made, with ``steps`` as in ``vem.estimate``. ``discount`` is γ for all of them (default: the largest of their training).
+    where they fit; the others are made, with ``steps`` as in ``vem.estimate``. ``discount`` is γ for
+    all of them (default: the largest of their training).
     """
     given = [runs] if isinstance(runs, str | Path) else list(runs)
     files, warnings = _find_runs(given)
