@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from vem.compare import compare, sweep
     from vem.data import Dataset, describe, from_arrays, from_table, load
     from vem.errors import VemError
+    from vem.estimation.estimate import estimate
+    from vem.estimation.select import select
     from vem.evaluation.evaluate import evaluate
     from vem.policy import Policy, load_policy
     from vem.report import write_report as report
@@ -51,6 +53,7 @@ _PLACES = {
     "callbacks": "vem.callbacks",
     "compare": "vem.compare",
     "describe": "vem.data",
+    "estimate": "vem.estimation.estimate",
     "evaluate": "vem.evaluation.evaluate",
     "export": "vem.runs.export",
     "from_arrays": "vem.data",
@@ -61,6 +64,7 @@ _PLACES = {
     "register": "vem.algorithms",
     "report": "vem.report",
     "resume": "vem.api",
+    "select": "vem.estimation.select",
     "sweep": "vem.compare",
     "train": "vem.api",
 }
@@ -81,6 +85,7 @@ __all__ = [
     "VemError",
     "compare",
     "describe",
+    "estimate",
     "evaluate",
     "export",
     "from_arrays",
@@ -91,6 +96,7 @@ __all__ = [
     "register",
     "report",
     "resume",
+    "select",
     "sweep",
     "train",
 ]

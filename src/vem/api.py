@@ -54,6 +54,7 @@ def train(
     seeds: int | Sequence[int] = 1,
     steps: int = 100_000,
     pool_rows: int | None = None,
+    hold_out: float = 0.0,
     out: str | Path | None = None,
     evaluate_every: int | None = None,
     callbacks: Sequence[Callback] = (),
@@ -69,7 +70,8 @@ def train(
     a new temporary one. The dataset is taken as it is: a preset's reading rules apply to ``vem train``.
 
     ``pool_rows`` is how many rows are held at a time, the others staying on disk; by default all, unless the dataset is
-    of shards that do not fit into the memory.
+    of shards that do not fit into the memory. ``hold_out`` is the share of the recordings that training never sees,
+    for ``vem.estimate``: the same ones for every method and seed.
 
     ``evaluate_every`` evaluates after every so many steps and at the end. ``callbacks`` are called with the run and
     its progress after each chunk; one that returns True saves and stops the run, which ``run.resume()`` continues.
@@ -92,7 +94,9 @@ def train(
     rules = {rule: info.rules[rule] for rule in RULES if rule in info.rules}
 
     def make() -> tuple[Config, Dataset]:
-        config = make_config(source, name, preset, settings, seeds, steps, task=task_of(info), pool_rows=pool_rows)
+        config = make_config(
+            source, name, preset, settings, seeds, steps, task=task_of(info), pool_rows=pool_rows, hold_out=hold_out
+        )
         return dataclasses.replace(config, rules=rules), dataset
 
     watching = Watching(evaluate_every, callbacks, progress, checkpoint_seconds, keep_programs)
@@ -111,6 +115,7 @@ def train_source(
     rules: dict[str, Any] | None = None,
     data_dir: str | None = None,
     pool_rows: int | None = None,
+    hold_out: float = 0.0,
     out: str | Path | None = None,
     watching: Watching | None = None,
 ) -> Run:
@@ -120,12 +125,13 @@ def train_source(
     """
     rules = reading_rules(algorithm, preset, rules)
     # Wrong settings need not wait for the data; which task it is may still change the preset's.
-    draft = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, pool_rows=pool_rows)
+    common = {"pool_rows": pool_rows, "hold_out": hold_out}
+    draft = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, **common)
 
     def make() -> tuple[Config, Dataset]:
         dataset = read_data(source, draft.rules, data_dir)
         task = task_of(dataset.info)
-        known = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, task, pool_rows)
+        known = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, task, **common)
         return known, dataset
 
     stem = Path(source.removeprefix("minari:")).stem

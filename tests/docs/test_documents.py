@@ -27,6 +27,8 @@ SHORT = {
     "compare": {"--algorithms": "bc", "--steps": "3", "--seeds": "1", "--episodes": "1", "--jobs": "1"},
     "sweep": {"--steps": "3", "--seeds": "1", "--episodes": "1", "--jobs": "1", "--effective-sample": "0.1"},
     "evaluate": {"--episodes": "1", "--workers": "1"},
+    "estimate": {"--steps": "3"},
+    "select": {"--steps": "3"},
     "data make": {"--rows": "300"},
     "theory": {"--mdps": "3", "--datasets": "2"},
 }

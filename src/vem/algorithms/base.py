@@ -219,10 +219,13 @@ def observation_statistics(observations: np.ndarray, block: int = 65536) -> tupl
     return mean.astype(np.float32), np.maximum(np.sqrt(variance), 1e-3).astype(np.float32)
 
 
-def discounted_returns(rewards: np.ndarray, valid: np.ndarray, discount: float) -> np.ndarray:
-    """Σ γⁱ·r_{t+i} to the end of each row's episode."""
+def discounted_returns(
+    rewards: np.ndarray, valid: np.ndarray, discount: float, continues: np.ndarray | None = None
+) -> np.ndarray:
+    """Σ γⁱ·r_{t+i} to the end of each row's episode; ``continues`` holds other factors than γ, one for each row."""
     zeros = jnp.zeros((1, rewards.size))
-    steps = memory.Steps(jnp.asarray(rewards), jnp.full(rewards.size, discount, jnp.float32), jnp.asarray(valid))
+    factors = np.full(rewards.size, discount, np.float32) if continues is None else continues.astype(np.float32)
+    steps = memory.Steps(jnp.asarray(rewards), jnp.asarray(factors), jnp.asarray(valid))
     return np.asarray(jax.jit(memory.monte_carlo)(zeros, steps))[0]
 
 

@@ -51,6 +51,13 @@ def register(verbs: Any) -> None:
     add("--data-dir", metavar="DIR", help="where benchmark names are looked up first")
     add("--task", metavar="NAME", help="the benchmark task that the data belongs to, if its file does not say")
     add("--teleports", choices=("split", "keep"), help="what a jump between two rows means: a new episode, or nothing")
+    add(
+        "--hold-out",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="share of the recordings that training never sees, for vem select (default: 0)",
+    )
     add_discrete(parser)
     cells.add_running_options(parser)
     parser.set_defaults(run=run)
@@ -77,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
             settings=parse_settings(options.set, algorithms),
             rules={name: value for name in RULES if (value := getattr(options, name)) is not None},
             data_dir=options.data_dir,
+            hold_out=options.hold_out,
             **cells.running_options(options),
         )
     except Stopped as stopped:

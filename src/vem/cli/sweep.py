@@ -60,6 +60,7 @@ def run(options: argparse.Namespace) -> int:
             settings=settings,
             rules=given_rules(options),
             data_dir=options.data_dir,
+            hold_out=options.hold_out or 0.0,
             **cells.running_options(options),
         )
     except Stopped as stopped:

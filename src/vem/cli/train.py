@@ -75,6 +75,12 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="rows held at a time, the others staying on disk (default: all, or 1048576 of shards that do not fit)",
     )
+    parser.add_argument(
+        "--hold-out",
+        type=float,
+        metavar="X",
+        help="share of the recordings that training never sees, for vem estimate and vem select (default: 0)",
+    )
     add_reading(parser)
 
 
@@ -105,10 +111,11 @@ def run(options: argparse.Namespace) -> int:
     elif options.dataset is None:
         from vem.cli import quickstart
 
-        if options.pool_rows is not None:
-            raise SettingsError("--pool-rows is for a DATASET of yours; give one, or leave the flag out")
-        if options.log is not None:
-            raise SettingsError("--log is for a DATASET of yours; give one, or leave the flag out")
+        for name in ("pool_rows", "hold_out", "log"):
+            if getattr(options, name) is not None:
+                flag = "--" + name.replace("_", "-")
+                raise SettingsError(f"{flag} is for a DATASET of yours; give one, or leave the flag out")
+
         return quickstart.run(options)
     else:
         result = api.train_source(
@@ -121,6 +128,7 @@ def run(options: argparse.Namespace) -> int:
             rules=given_rules(options),
             data_dir=options.data_dir,
             pool_rows=options.pool_rows,
+            hold_out=options.hold_out or 0.0,
             out=options.out,
             watching=watching,
         )
@@ -132,7 +140,7 @@ def _refuse(options: argparse.Namespace, why: str) -> None:
     """SettingsError that names the flags which a resumed run cannot change."""
     from vem.errors import SettingsError
 
-    fixed = ["out", "steps", "seeds", "algorithm", "preset", "pool_rows", *FLAGS]
+    fixed = ["out", "steps", "seeds", "algorithm", "preset", "pool_rows", "hold_out", *FLAGS]
     given = [name for name in fixed if getattr(options, name) is not None] + list(given_settings(options))
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))

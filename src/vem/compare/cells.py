@@ -113,7 +113,7 @@ def cell_state(cell: Cell, num_episodes: int) -> State:
     if not files.is_run:
         return "absent"
     stored, wanted = files.config, cell.config(task_of(files.facts.info))
-    for name in ("algorithm", "preset", "seeds", "steps", "sweep", "rules"):
+    for name in ("algorithm", "preset", "seeds", "steps", "sweep", "rules", "hold_out"):
         _check_same(cell, name, getattr(stored, name), getattr(wanted, name))
     for name, value in wanted.settings.items():
         if value not in UNDECIDED:

@@ -24,6 +24,7 @@ def compare(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     rules: Mapping[str, Any] | None = None,
     data_dir: str | None = None,
+    hold_out: float = 0.0,
     jobs: int = 1,
     engine: str = "local",
     address: str | None = None,
@@ -41,6 +42,7 @@ def compare(
     ``preset`` takes its default. ``jobs`` cells run at a time, each in a process of its own; datasets made from arrays
     can run in this process alone, with ``jobs=1``. ``engine="ray"`` puts the cells on the Ray cluster at ``address``
     (None: that of RAY_ADDRESS, or of this machine); ``out`` is then a folder that all nodes see, or an fsspec address.
+    ``hold_out`` is the share of the recordings that no cell is trained on, for ``vem.select``.
     ``evaluate_every`` also evaluates 20 episodes after every that many steps. ``progress`` shows what happens on the
     standard output, or on another stream.
     """
@@ -55,6 +57,7 @@ def compare(
         settings=settings,
         rules=rules,
         data_dir=data_dir,
+        hold_out=hold_out,
     )
     return read_comparison(run_cells(cells, out, how), episodes)
 
@@ -72,6 +75,7 @@ def sweep(
     settings: Mapping[str, Any] | None = None,
     rules: Mapping[str, Any] | None = None,
     data_dir: str | None = None,
+    hold_out: float = 0.0,
     jobs: int = 1,
     engine: str = "local",
     address: str | None = None,
@@ -95,6 +99,7 @@ def sweep(
         settings=settings,
         rules=rules,
         data_dir=data_dir,
+        hold_out=hold_out,
     )
     return read_comparison(run_cells(cells, out, how), episodes, columns="dataset")
 

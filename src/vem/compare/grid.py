@@ -45,6 +45,7 @@ def make_cells(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     rules: Mapping[str, Any] | None = None,
     data_dir: str | None = None,
+    hold_out: float = 0.0,
 ) -> list[Cell]:
     """The cells of a comparison, checked, dataset by dataset; nothing is read or written.
 
@@ -68,7 +69,7 @@ def make_cells(
         )
         for name in algorithms
     ]
-    return _lay_out(datasets, choices, out, seeds, rules, data_dir)
+    return _lay_out(datasets, choices, out, seeds, rules, data_dir, hold_out)
 
 
 def make_sweep_cells(
@@ -83,6 +84,7 @@ def make_sweep_cells(
     settings: Mapping[str, Any] | None = None,
     rules: Mapping[str, Any] | None = None,
     data_dir: str | None = None,
+    hold_out: float = 0.0,
 ) -> list[Cell]:
     """The cells of a sweep, checked: one for each dataset and each combination of ``values``, by setting.
 
@@ -103,7 +105,7 @@ def make_sweep_cells(
         choices.append(Choice(label, algorithm, preset, {**(settings or {}), **chosen}, steps, chosen))
     if len(choices) * len(datasets) > MOST_CELLS:
         raise SettingsError(f"the sweep has {len(choices) * len(datasets):,} cells; run at most {MOST_CELLS:,} at once")
-    return _lay_out(datasets, choices, out, seeds, rules, data_dir)
+    return _lay_out(datasets, choices, out, seeds, rules, data_dir, hold_out)
 
 
 def split_values(algorithm: str, name: str, text: str) -> list[str]:
@@ -126,6 +128,7 @@ def _lay_out(
     seeds: int | Sequence[int],
     rules: Mapping[str, Any] | None,
     data_dir: str | None,
+    hold_out: float,
 ) -> list[Cell]:
     """A cell for every dataset and choice, in the directory ``out/DATASET/LABEL``."""
     names = [dataset_name(dataset) for dataset in datasets]
@@ -143,6 +146,7 @@ def _lay_out(
                 "steps": choice.steps,
                 "rules": dict(rules or {}) if isinstance(dataset, str) else _rules(dataset),
                 "data_dir": data_dir,
+                "hold_out": hold_out,
             }
             data = None if isinstance(dataset, str) else dataset
             directory = Path(out) / name / choice.label

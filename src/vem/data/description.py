@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vem.data.dataset import Dataset
+from vem.data.row_hashes import hash_dataset
 
 NUM_CELLS = 20
 """Cells per side of the coverage grid."""
@@ -267,36 +268,12 @@ def _usual(rewards: np.ndarray) -> float:
 
 def _duplicates(dataset: Dataset) -> tuple[int, int]:
     """Number of transitions and of episodes that repeat earlier ones, by 64-bit hashes of their bits."""
-    observed, acted = (
-        np.concatenate([_hash_rows(part) for part in dataset.slices(name)]) for name in ("observations", "actions")
-    )
-    step = _mix(observed, acted, dataset.rewards.view(np.uint32), dataset.valid, dataset.terminal)
-    successor = np.roll(observed, -1)
-    transitions = _mix(step, successor)[dataset.valid]
-    # An episode's hash is the sum of its rows' hashes, each mixed with the row's place in the episode.
-    starts, num_rows = dataset.episode_starts, dataset.episode_lengths + 1
-    place = np.arange(dataset.num_rows) - np.repeat(starts, num_rows)
-    episodes = np.add.reduceat(_mix(step, place), starts)
-    return _num_repeated(transitions), _num_repeated(episodes)
+    hashes = hash_dataset(dataset)
+    return _num_repeated(hashes.transitions), _num_repeated(hashes.episodes)
 
 
 def _num_repeated(hashes: np.ndarray) -> int:
     return len(hashes) - len(np.unique(hashes))
-
-
-def _hash_rows(values: np.ndarray) -> np.ndarray:
-    """A 64-bit hash of each float32 row's bits, one column at a time."""
-    return _mix(*(values[:, column].view(np.uint32) for column in range(values.shape[1])))
-
-
-def _mix(*columns: np.ndarray) -> np.ndarray:
-    """A 64-bit hash of each row of several integer columns, by multiplying, shifting and xor."""
-    hashes = np.full(len(columns[0]), 0x9E3779B97F4A7C15, np.uint64)
-    for column in columns:
-        hashes ^= column.astype(np.uint64)
-        hashes *= np.uint64(0xFF51AFD7ED558CCD)
-        hashes ^= hashes >> np.uint64(32)
-    return hashes
 
 
 def _coverage(dataset: Dataset) -> Coverage:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from vem.algorithms import find_method, presets
 from vem.algorithms.config import build, convert, sweepable
+from vem.data.hold_out import check_hold_out
 from vem.errors import SettingsError
 from vem.tasks import Task
 
@@ -50,6 +51,8 @@ class Config:
     data_dir: str | None = None
     pool_rows: int | None = None
     """Rows held at a time, the others on disk; None: all, once the run is made."""
+    hold_out: float = 0.0
+    """Share of the recordings that training never sees (``vem.data.hold_out``)."""
 
     @property
     def members(self) -> list[Member]:
@@ -79,6 +82,7 @@ def make_config(
     data_dir: str | None = None,
     task: Task | None = None,
     pool_rows: int | None = None,
+    hold_out: float = 0.0,
 ) -> Config:
     """A complete, checked Config; a sweepable setting may be given as a list of values.
 
@@ -110,6 +114,7 @@ def make_config(
         rules=reading_rules(algorithm, preset, rules),
         data_dir=data_dir,
         pool_rows=check_pool_rows(pool_rows),
+        hold_out=check_hold_out(hold_out),
     )
     if len(config.members) > MOST_MEMBERS:
         raise SettingsError(

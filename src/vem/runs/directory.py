@@ -5,6 +5,8 @@ RUN/metrics.jsonl       training metrics, one line a chunk
 RUN/evaluations.jsonl   one line an episode; the newest evaluation of each member, number of steps and environment
 RUN/evaluation.json     the summary of the newest evaluation in the data's own environment
 RUN/evaluation-X.json   that in another environment, X
+RUN/estimate.json       what the policies are worth by the held-out recordings
+RUN/estimate-X.json     the same by other data, X
 RUN/traces/             what the members with a guide observed in one of those episodes, in mazes
 RUN/checkpoints/        the newest two states; a resumed run ends with the same bits as one never stopped
 RUN/policies/           one file for each member (seed and swept setting)
@@ -27,7 +29,15 @@ from filelock import FileLock, Timeout
 from vem.errors import RunError
 from vem.runs.config import Config
 from vem.runs.config_file import read_config, write_config
-from vem.runs.records import DataFacts, EpisodeRecord, EvaluationSummary, MetricLine, read_summary
+from vem.runs.records import (
+    DataFacts,
+    EpisodeRecord,
+    EstimateSummary,
+    EvaluationSummary,
+    MetricLine,
+    read_estimate,
+    read_summary,
+)
 from vem.runs.traces import Trace, read_trace, write_trace
 from vem.storage import write_file, write_json
 
@@ -182,8 +192,7 @@ class RunDirectory:
         """Where the summary is of an evaluation in ``environment``; None: in that of the data."""
         if environment is None:
             return self.path / "evaluation.json"
-        name = "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in environment)
-        return self.path / f"evaluation-{name[:100]}.json"
+        return self.path / f"evaluation-{_file_name(environment)}.json"
 
     def summary(self, environment: str | None = None) -> EvaluationSummary | None:
         """The newest evaluation in ``environment``; None before the first, or if its file is damaged."""
@@ -195,6 +204,23 @@ class RunDirectory:
     def write_summary(self, summary: EvaluationSummary, environment: str | None = None) -> None:
         """Write the summary of an evaluation in ``environment``; None: in that of the data."""
         write_json(self.summary_path(environment), summary)
+
+    # Estimates
+
+    def estimate_path(self, data: str | None = None) -> Path:
+        """Where the estimate on other ``data`` is; None: on the run's own."""
+        return self.path / ("estimate.json" if data is None else f"estimate-{_file_name(data)}.json")
+
+    def estimate(self, data: str | None = None) -> EstimateSummary | None:
+        """The newest estimate on other ``data`` (None: on the run's own); None before the first, or if damaged."""
+        try:
+            return read_estimate(json.loads(self.estimate_path(data).read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return None
+
+    def write_estimate(self, summary: EstimateSummary, data: str | None = None) -> None:
+        """Write the estimate on other ``data``; None: on the run's own."""
+        write_json(self.estimate_path(data), summary)
 
     # The lock
 
@@ -307,6 +333,10 @@ def _absent_parts(path: Path) -> list[Path]:
             pass
         absent.append(part)
     return absent
+
+
+def _file_name(text: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in text)[:100]
 
 
 def _shortened(path: Path) -> str:

@@ -163,6 +163,35 @@ class EvaluationSummary(TypedDict):
     """Statistics over the seeds of each combination of swept settings."""
 
 
+class EstimateSummary(TypedDict):
+    """The newest estimate of a run's policies, as estimate.json holds it (``vem.estimation.result``)."""
+
+    version: int
+    data: str
+    data_sha256: str
+    recordings: str
+    hold_out: float
+    num_recordings: int
+    num_fitted: int
+    discount: float
+    horizon: int
+    log: dict[str, Any]
+    policies: dict[str, dict[str, Any]]
+    """Name of each member → its estimates."""
+    groups: list[dict[str, Any]]
+    """Means over the seeds of each combination of swept settings."""
+    warnings: list[str]
+    seconds: float
+
+
+def read_estimate(record: Any) -> EstimateSummary | None:
+    """The estimate, or None if it is none."""
+    if not isinstance(record, dict) or not EstimateSummary.__required_keys__ <= record.keys():
+        return None
+    is_good = isinstance(record["policies"], dict) and isinstance(record["groups"], list)
+    return EstimateSummary(**record) if is_good else None
+
+
 def read_summary(record: Any) -> EvaluationSummary | None:
     """The summary with the names of this version, or None if it is none."""
     record = _renamed(record)

@@ -21,6 +21,7 @@ from vem.algorithms.config import sweepable
 from vem.algorithms.units import find_units
 from vem.data import Dataset, load
 from vem.data.action_columns import choices_of
+from vem.data.hold_out import Parts, part_dataset
 from vem.data.shards import resident
 from vem.data.transforms import repeat_terminals
 from vem.errors import RunError, SettingsError, Stopped
@@ -123,6 +124,16 @@ class Run:
             )
         return self._checked(load_data(self.config))
 
+    @cached_property
+    def parts(self) -> Parts:
+        """The data that training sees, and the recordings that are held out."""
+        return part_dataset(self.dataset, self.config.hold_out)
+
+    @property
+    def training_data(self) -> Dataset:
+        """The data without the recordings that are held out."""
+        return self.parts.training
+
     def _checked(self, dataset: Dataset) -> Dataset:
         facts = self.files.facts
         meanings = [[(c.kind, c.labels) for c in info.action_columns] for info in (dataset.info, facts.info)]
@@ -151,8 +162,8 @@ class Run:
             return find_method(self.config.algorithm).make(self.settings, spec, self.config.steps)
 
         if self.config.pool_rows is None:
-            return make(spec_of(self.dataset)), None
-        return plan_pool(self.dataset, self.config.pool_rows, make)
+            return make(spec_of(self.training_data)), None
+        return plan_pool(self.training_data, self.config.pool_rows, make)
 
     @property
     def _row_settings(self) -> dict[str, Any]:
@@ -163,7 +174,7 @@ class Run:
     def rows(self) -> Rows:
         """The data on the device, in the units of the method; all of it, also where a run has a pool."""
         place = lay_out(len(self.config.members)).place
-        return put_rows(resident(self.dataset), **self._row_settings, place=place)
+        return put_rows(resident(self.training_data), **self._row_settings, place=place)
 
     @cached_property
     def pool(self) -> Pool | None:
@@ -172,8 +183,8 @@ class Run:
         if plan is None:
             return None
         num_steps = [stage.num_steps for stage in algorithm.stages]
-        units = find_units(self.dataset, **self._row_settings)
-        return Pool(self.dataset, plan, num_steps, units, self.config.seeds[0])
+        units = find_units(self.training_data, **self._row_settings)
+        return Pool(self.training_data, plan, num_steps, units, self.config.seeds[0])
 
     @property
     def policy_paths(self) -> list[Path]:
@@ -226,7 +237,7 @@ class Run:
             state = jax.eval_shape(lambda: self.initial().state)
             plan = self._planned[1]
             held = None if plan is None else plan.num_rows
-            check_memory(self.algorithm, state, len(self.config.members), self.dataset, held)
+            check_memory(self.algorithm, state, len(self.config.members), self.training_data, held)
 
     def begin(self) -> None:
         """Take the lock and read the newest checkpoint; afterwards ``messages`` says where training goes on."""
@@ -400,6 +411,8 @@ class Run:
                 "packages": _packages(),
             }
             parameters = jax.tree.map(lambda leaf, index=index: leaf[index], exported)
+            if self.config.hold_out:
+                facts |= {"hold_out": self.config.hold_out, "data_sha256": self.files.facts.sha256}
             parameters["value_unit"] = np.asarray(units.value_unit, np.float32)
             if choices := choices_of(info.action_columns):
                 parameters["action_choices"] = np.asarray(choices, np.int32)
@@ -413,12 +426,14 @@ def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Da
     if not files.is_locked:
         files.reserve()
     try:
-        spec = spec_of(dataset)
+        parts = part_dataset(dataset, config.hold_out)
+        spec = spec_of(parts.training)
         check_actions(config.algorithm, spec)
         full, notes = build_settings(config.algorithm, config.settings).complete(spec)
-        pool_rows = choose_pool_rows(config.pool_rows, dataset)
+        pool_rows = choose_pool_rows(config.pool_rows, parts.training)
         config = dataclasses.replace(config, settings=dataclasses.asdict(full), pool_rows=pool_rows)
         run = Run(files, config, dataset)
+        run.parts = parts
         run.messages += notes
         if pool_rows is not None:
             held = run._planned[1]
@@ -453,15 +468,18 @@ def resume_run(directory: str | Path, dataset: Dataset | None = None) -> Run:
 
 
 def headline(run: Run) -> str:
-    """What is about to be trained, in three lines at most."""
-    config, data = run.config, run.dataset
+    """What is about to be trained, in four lines at most."""
+    config, data, held_out = run.config, run.training_data, run.parts.held_out
     count = len(config.members)
     task = task_of(data.info)
     known = f"task: {task.name} (decided by: {data.info.task_source})\n" if task else ""
+    apart = ""
+    if held_out is not None:
+        apart = f"held out: {held_out.num_episodes:,} more episodes with {held_out.num_transitions:,} transitions\n"
     return (
         f"{config.algorithm} (preset {config.preset}) on {data.info.name}: {data.num_transitions:,} transitions in "
         f"{data.num_episodes:,} episodes; {count} {'policy' if count == 1 else 'policies'}, "
-        f"{config.steps:,} steps each\n{known}run directory: {run.directory}"
+        f"{config.steps:,} steps each\n{apart}{known}run directory: {run.directory}"
     )
 
 

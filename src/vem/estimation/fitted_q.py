@@ -1,0 +1,226 @@
+"""Fitted Q evaluation: Q of a fixed policy from recorded steps, as an Algorithm of the training loop.
+
+    Q(s, a, h) ← r + γ·Q̄(s′, π(s′), h − 1),  nothing after a terminal or the last step of the horizon
+
+h is the number of steps left. Every member is fitted to recordings drawn with replacement, so that their spread says
+how far the answer depends on the recordings that happen to be there. Two stages: the first regresses on the returns of
+the log, the value of the behavior, and the second replaces the behavior by the policy. Starting from the log's values,
+rather than from zero, leaves the second stage only the difference to learn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage, put_rows, spec_of
+from vem.core.networks import Network, apply_network, descend, init_network
+from vem.core.sampling import Shares, cumulate, draw_rows, empty_shares
+from vem.estimation.log import Log
+from vem.runs.config import Member
+from vem.runs.loop import start, train
+
+HIDDEN = (128, 128)
+BATCH_SIZE = 128
+LEARNING_RATE = 1e-3
+TARGET_RATE = 0.05
+RETURNS_STEPS = 500
+LEAST_STEPS, MOST_STEPS = 3000, 5000
+EPOCHS = 4
+NUM_MEMBERS = 5
+VALUED_ROWS = 8192
+
+
+class FQEState(NamedTuple):
+    """A network, its target and its optimizer."""
+
+    critic: Network
+    target: Network
+    opt_state: Any
+    key: jax.Array
+    """Decides the recordings that the member is fitted to."""
+    swept: dict[str, jax.Array]
+
+
+class Unit(NamedTuple):
+    """Q = middle·m + spread·network, where m is the share of the horizon's discounted steps that is left."""
+
+    middle: float
+    spread: float
+    going: tuple[float, float]
+    """The least and the most that H steps can earn which go on, with the rewards of the log."""
+    ending: tuple[float, float]
+    """The least and the most that a step can earn which ends the task."""
+
+    def clip(self, q: Any, mass: Any) -> Any:
+        """Q within what the steps that are left can earn: in all of them, or by ending the task."""
+        (low, high), (least, most) = self.going, self.ending
+        return q.clip((mass * low).clip(max=least), (mass * high).clip(min=most))
+
+
+class FittedQ(NamedTuple):
+    """Fitted networks of one policy."""
+
+    critics: Network
+    """Stacked, one for each member."""
+    unit: Unit
+    observation_mean: np.ndarray
+    observation_deviation: np.ndarray
+    spec: Spec
+
+    def values(self, observations: np.ndarray, mass: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Q of each member in each row, (members, rows); actions in the networks' units."""
+        parts = []
+        for at in range(0, len(observations), VALUED_ROWS):
+            rows = slice(at, at + VALUED_ROWS)
+            observed = (observations[rows] - self.observation_mean) / self.observation_deviation
+            encoded = np.asarray(self.spec.head.encode(jnp.asarray(actions[rows])))
+            inputs = np.concatenate([observed, mass[rows, None], encoded], axis=1)
+            # Whole blocks, so that one program values them all.
+            padded = np.pad(inputs, ((0, VALUED_ROWS - len(inputs)), (0, 0)))
+            found = _apply_all(self.critics, jnp.asarray(padded))[:, : len(inputs)]
+            parts.append(np.asarray(found, np.float64))
+        scaled = np.concatenate(parts, axis=1)
+        q = self.unit.middle * mass + self.unit.spread * scaled
+        return self.unit.clip(q, mass)
+
+
+@jax.jit
+def _apply_all(critics: Network, inputs: jax.Array) -> jax.Array:
+    return jax.lax.map(lambda critic: apply_network(critic, inputs)[:, 0], critics)
+
+
+def fit(
+    log: Log,
+    policy_actions: np.ndarray,
+    num_steps: int | None = None,
+    num_members: int = NUM_MEMBERS,
+    seed: int = 0,
+) -> FittedQ:
+    """The networks of a policy whose action in each row of the log is given, in the networks' units."""
+    spec, unit = spec_of(log.dataset), find_unit(log)
+    rows, mean, deviation = _put(log, policy_actions, spec)
+    steps = num_steps or choose_steps(log)
+    algorithm = make(spec, unit, log, steps)
+    members = [Member(seed + index, {}) for index in range(num_members)]
+    chunks = train(algorithm, rows, members, start(algorithm, members, {"discount": log.discount}))
+    critics = jax.device_get(deque(chunks, maxlen=1).pop().snapshot.state.critic)
+    return FittedQ(critics, unit, mean, deviation, spec)
+
+
+def choose_steps(log: Log) -> int:
+    """Steps of the second stage: four times through the data, within limits."""
+    return int(np.clip(EPOCHS * log.dataset.num_transitions // BATCH_SIZE, LEAST_STEPS, MOST_STEPS))
+
+
+def find_unit(log: Log) -> Unit:
+    """The unit in which the log's values are of order 1, and what H steps can earn at least and at most."""
+    rewards = log.dataset.rewards[log.dataset.valid].astype(np.float64)
+    known = log.is_known if log.is_known.any() else log.dataset.valid
+    returns, mass = log.returns[known].astype(np.float64), log.mass[known].astype(np.float64)
+    middle = float(returns @ mass / (mass @ mass))
+    spread = float((returns - middle * mass).std()) or float(np.abs(returns).max()) or 1.0
+    total = log.horizon if log.discount == 1 else (1 - log.discount**log.horizon) / (1 - log.discount)
+    is_last = log.dataset.terminal[log.dataset.valid]
+    going, ending = (_extremes(part) for part in (total * rewards[~is_last], rewards[is_last]))
+    return Unit(middle, spread, going, ending)
+
+
+def _extremes(values: np.ndarray) -> tuple[float, float]:
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+
+
+def _put(log: Log, policy_actions: np.ndarray, spec: Spec) -> tuple[Rows, np.ndarray, np.ndarray]:
+    """The rows with more beside the observations: [s, m, π(s), recording, return, is it whole]."""
+    rows = put_rows(log.dataset, normalize_observations=True)
+    mean, deviation = np.asarray(rows.observation_mean), np.asarray(rows.observation_deviation)
+    encoded = np.asarray(spec.head.encode(jnp.asarray(policy_actions)))
+    extra = [
+        log.mass[:, None],
+        encoded,
+        log.episode[:, None],
+        log.returns[:, None],
+        log.is_known[:, None].astype(np.float32),
+    ]
+    observations = np.concatenate([log.dataset.observations, *extra], axis=1, dtype=np.float32)
+    num_extra = observations.shape[1] - len(mean)
+    goes_on = ~log.dataset.terminal & (log.remaining > 1)
+    rows = rows._replace(
+        observations=jnp.asarray(observations),
+        continues=jnp.asarray(goes_on.astype(np.float32)),
+        observation_mean=jnp.asarray(np.pad(mean, (0, num_extra))),
+        observation_deviation=jnp.asarray(np.pad(deviation, (0, num_extra), constant_values=1)),
+    )
+    return rows, mean, deviation
+
+
+def make(spec: Spec, unit: Unit, log: Log, num_steps: int) -> Algorithm:
+    """Fitted Q evaluation of rows as ``_put`` lays them out."""
+    head, observed = spec.head, spec.observation_size
+    num_inputs = observed + 1 + head.num_inputs
+    optimizer = optax.adam(optax.cosine_decay_schedule(LEARNING_RATE, RETURNS_STEPS + num_steps, 0.02))
+    num_recordings, has_returns = int(log.episode.max()) + 1, bool(log.is_known.any())
+
+    def init(key: jax.Array, swept: dict[str, jax.Array]) -> FQEState:
+        critic = init_network(jax.random.fold_in(key, 0), (num_inputs, *HIDDEN, 1))
+        return FQEState(critic, critic, optimizer.init(critic), jax.random.fold_in(key, 1), swept)
+
+    def refresh(needs_return: bool) -> Any:
+        """Draws the member's recordings: all of its stages see the same."""
+
+        def draw(state: FQEState, memory: Shares, rows: Rows, index: jax.Array, key: jax.Array) -> Any:
+            drawn = jax.random.randint(state.key, (num_recordings,), 0, num_recordings)
+            counts = jnp.zeros(num_recordings).at[drawn].add(1.0)
+            recording, _, is_known = jnp.moveaxis(rows.observations[:, -3:], 1, 0)
+            usable = is_known if needs_return and has_returns else rows.valid.astype(jnp.float32)
+            return state, cumulate(counts[recording.astype(jnp.int32)] * usable)
+
+        return draw
+
+    def value(critic: Network, inputs: jax.Array) -> jax.Array:
+        """Q in units of the spread."""
+        return inputs[:, observed] * (unit.middle / unit.spread) + apply_network(critic, inputs)[:, 0]
+
+    def regress(state: FQEState, inputs: jax.Array, targets: jax.Array) -> tuple[FQEState, Metrics]:
+        def compute_loss(critic: Network) -> tuple[jax.Array, jax.Array]:
+            q = value(critic, inputs)
+            return jnp.mean((q - targets) ** 2), q.mean()
+
+        (loss, mean), grads = jax.value_and_grad(compute_loss, has_aux=True)(state.critic)
+        critic, opt_state = descend(optimizer, grads, state.opt_state, state.critic)
+        return state._replace(critic=critic, opt_state=opt_state), {"critic_loss": loss, "value_mean": mean}
+
+    def pairs(batch: Batch) -> jax.Array:
+        return jnp.concatenate([batch.observations[:, : observed + 1], head.encode(batch.actions)], axis=1)
+
+    def to_returns(state: FQEState, memory: Shares, batch: Batch, key: jax.Array) -> tuple[FQEState, Metrics]:
+        state, metrics = regress(state, pairs(batch), batch.observations[:, -2] / unit.spread)
+        return state._replace(target=state.critic), metrics
+
+    def evaluate(state: FQEState, memory: Shares, batch: Batch, key: jax.Array) -> tuple[FQEState, Metrics]:
+        following = batch.next_observations[:, :num_inputs]
+        mass = following[:, observed]
+        next_q = unit.clip(value(state.target, following) * unit.spread, mass) / unit.spread
+        target_q = batch.rewards / unit.spread + log.discount * batch.continues * next_q
+        state, metrics = regress(state, pairs(batch), target_q)
+        return state._replace(target=optax.incremental_update(state.critic, state.target, TARGET_RATE)), metrics
+
+    def stage(name: str, count: int, update: Any) -> Stage:
+        return Stage(
+            name,
+            count,
+            None,
+            BATCH_SIZE,
+            lambda: empty_shares(spec.num_rows),
+            refresh(name == "returns"),
+            update,
+            lambda memory, rows, number, key: draw_rows(memory, number, key),
+        )
+
+    stages = (stage("returns", RETURNS_STEPS, to_returns), stage("evaluation", num_steps, evaluate))
+    return Algorithm("fitted-q", init, stages, lambda state: {"critic": state.critic}, "fitted-q")

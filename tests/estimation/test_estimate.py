@@ -1,0 +1,242 @@
+"""``vem.estimate`` and ``vem.select`` on runs: what is written, what is said, and what is refused."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import vem
+import walks
+from small_runs import tiny_dataset, tiny_settings
+from vem.cli import main
+from vem.errors import DataError, RunError, SettingsError
+from vem.estimation import fitted_q
+from vem.estimation.density import policy_density
+from vem.estimation.result import Estimate, Value, judge, read_estimate
+from vem.runs.config_file import read_config
+
+LENGTHS = (6,) * 30
+
+
+@pytest.fixture(autouse=True)
+def shortly(monkeypatch):
+    """A few steps in place of hundreds: what is tested here is not the values."""
+    monkeypatch.setattr(fitted_q, "RETURNS_STEPS", 5)
+    monkeypatch.setattr("vem.estimation.density.BEHAVIOR_STEPS", 5)
+
+
+def train(directory, algorithm="bc", dataset=None, hold_out=0.2, seeds=1, kind="box", **settings):
+    dataset = dataset or tiny_dataset(LENGTHS, kind=kind)
+    settings = tiny_settings(algorithm, **settings)
+    return vem.train(
+        dataset, algorithm, steps=4, seeds=seeds, hold_out=hold_out, out=directory, progress=False, **settings
+    )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A file of walks, and a run on it that held out a fifth."""
+    directory = tmp_path_factory.mktemp("estimates")
+    dataset = walks.record_walks(40)
+    rows = np.flatnonzero(dataset.valid)
+    ends = np.isin(rows + 1, dataset.episode_ends)
+    columns = {
+        "observations": dataset.observations[rows],
+        "next_observations": dataset.observations[rows + 1],
+        "actions": dataset.actions[rows, 0].astype(np.int64),
+        "rewards": dataset.rewards[rows],
+        "terminals": dataset.terminal[rows],
+        "timeouts": ends & ~dataset.terminal[rows],
+    }
+    np.savez(directory / "walks.npz", **columns)
+    cut = {name: values[: rows.size // 2] for name, values in columns.items()}
+    np.savez(directory / "others.npz", **cut)
+    return directory
+
+
+def trained(files, name, *flags):
+    out = files / name
+    if not out.exists():
+        small = ["--steps", "4", "--batch-size", "8", "--policy-hidden", "8,8"]
+        data = [str(files / "walks.npz"), "--out", str(out), "--teleports", "keep", "--algorithm", "bc"]
+        assert main(["train", *data, *small, *flags]) == 0
+    return str(out)
+
+
+def test_training_never_sees_what_is_held_out_and_resuming_keeps_it(tmp_path):
+    dataset = tiny_dataset(LENGTHS)
+    run = train(tmp_path / "run", dataset=dataset)
+    assert run.config.hold_out == 0.2
+    assert run.parts.held_out.num_episodes == 6
+    assert run.rows.observations.shape[0] == run.training_data.num_rows == dataset.num_rows - 6 * 7
+    assert read_config(tmp_path / "run")[0].hold_out == 0.2
+    assert run.policy.info["hold_out"] == 0.2
+    again = vem.open_run(tmp_path / "run", dataset)
+    assert again.training_data.fingerprint() == run.training_data.fingerprint()
+    other = train(tmp_path / "other", "awr", dataset, seeds=[7])
+    assert other.training_data.fingerprint() == run.training_data.fingerprint()
+
+
+def test_an_old_config_holds_out_nothing(tmp_path):
+    train(tmp_path / "run", hold_out=0.0)
+    path = tmp_path / "run" / "config.json"
+    stored = json.loads(path.read_text())
+    del stored["config"]["hold_out"]
+    path.write_text(json.dumps(stored))
+    assert read_config(tmp_path / "run")[0].hold_out == 0.0
+
+
+def test_a_run_of_several_seeds_has_an_estimate_each_and_one_in_all(tmp_path):
+    run = train(tmp_path / "run", seeds=2)
+    found = vem.estimate(run, steps=5)
+    assert list(found.policies) == ["seed0", "seed1"]
+    assert (found.recordings, found.hold_out, found.num_recordings, found.num_fitted) == ("held out", 0.2, 6, 24)
+    values = [policy.value.value for policy in found.policies.values()]
+    assert found.value.value == pytest.approx(np.mean(values))
+    assert not found.warnings
+    stored = read_estimate(run.files)
+    assert stored == Estimate.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert "mean of 2 seeds" in str(found)
+
+
+@pytest.mark.parametrize("kind", ["discrete", "several", "mixed"])
+def test_all_kinds_of_actions(tmp_path, kind):
+    found = vem.estimate(train(tmp_path / "run", kind=kind), steps=3)
+    assert np.isfinite(found.value.value)
+    assert found.policies["seed0"].importance.effective_sample is not None
+
+
+@pytest.mark.parametrize("algorithm", ["td3bc", "cql", "bcq"])
+def test_policies_of_other_kinds(tmp_path, algorithm):
+    found = vem.estimate(train(tmp_path / "run", algorithm), steps=3)
+    assert np.isfinite(found.value.value)
+    if algorithm != "cql":
+        assert "no density" in found.policies["seed0"].importance.problem
+
+
+def test_guided_policies(tmp_path):
+    found = vem.estimate(train(tmp_path / "run", "vem", policy="guided"), steps=3)
+    assert np.isfinite(found.value.value)
+
+
+def test_nothing_held_out_is_said(tmp_path):
+    found = vem.estimate(train(tmp_path / "run", hold_out=0.0), steps=3)
+    assert found.recordings == "all"
+    assert found.num_recordings == found.num_fitted == 30
+    assert any("flatters" in text for text in found.warnings)
+
+
+def test_a_policy_alone_needs_data_and_knows_what_was_held_out(tmp_path):
+    dataset = tiny_dataset(LENGTHS)
+    policy = train(tmp_path / "run", dataset=dataset).policy
+    with pytest.raises(SettingsError, match="has no recordings"):
+        vem.estimate(policy)
+    assert vem.estimate(policy, dataset, steps=3).recordings == "held out"
+    assert vem.estimate(policy, tiny_dataset(LENGTHS, seed=1), steps=3).recordings == "other"
+    with pytest.raises(DataError, match="observations of 6 numbers"):
+        vem.estimate(policy, walks.record_walks(10))
+
+
+def test_the_discount_is_checked(tmp_path):
+    run = train(tmp_path / "run")
+    for discount in (1.0, -0.1, "0.9"):
+        with pytest.raises(SettingsError, match="--discount"):
+            vem.estimate(run, discount=discount)
+    with pytest.raises(SettingsError, match="--steps"):
+        vem.estimate(run, steps=0)
+
+
+def test_shards_cannot_be_parted():
+    from vem.data.hold_out import part_dataset
+
+    dataset = dataclasses.replace(tiny_dataset(), shards=object())
+    with pytest.raises(SettingsError, match="shards"):
+        part_dataset(dataset, 0.2)
+
+
+def test_verdicts():
+    assert judge(Value(2.0, (1.0, 3.0)), 20)[0] == "better"
+    assert judge(Value(-2.0, (-3.0, -1.0)), 20)[0] == "worse"
+    assert judge(Value(0.0, (-1.0, 1.0)), 20)[0] == "cannot tell"
+    verdict, reason = judge(Value(2.0, (1.0, 3.0)), 3)
+    assert verdict == "cannot tell"
+    assert "3 recordings are too few" in reason
+
+
+def test_densities_of_policies_sum_to_one(tmp_path):
+    odds = walks.choosing(1.0)
+    seen = np.stack([walks.observed(1, 0.0)] * 2)
+    density = np.exp(policy_density(odds)(seen, np.array([[0.0], [1.0]], np.float32)))
+    np.testing.assert_allclose(density, [1 / (1 + np.e), np.e / (1 + np.e)], rtol=1e-5)
+    run = train(tmp_path / "run", "cql", policy_hidden=(8, 8))
+    grid = np.linspace(-0.9995, 0.9995, 400)
+    pairs = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2).astype(np.float32)
+    found = policy_density(run.policy)(np.zeros((len(pairs), 3), np.float32), pairs)
+    assert np.exp(found).sum() * (grid[1] - grid[0]) ** 2 == pytest.approx(1, abs=0.1)
+
+
+def test_the_commands(files, capsys):
+    run = trained(files, "run", "--hold-out", "0.2", "--seeds", "2")
+    assert main(["estimate", run, "--steps", "3"]) == 0
+    assert "held-out recordings" in capsys.readouterr().out
+    assert main(["estimate", run, "--steps", "3", "--data", str(files / "others.npz"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["recordings"] == "other"
+    assert {"estimate.json", "estimate-others.json"} <= {path.name for path in (files / "run").iterdir()}
+    assert main(["select", run, "--json"]) == 0
+    selected = json.loads(capsys.readouterr().out)
+    assert selected["choice"]["run"] == run
+    assert len(selected["candidates"]) == 1
+
+
+def test_what_the_commands_refuse(files, capsys, tmp_path):
+    run = trained(files, "run", "--hold-out", "0.2", "--seeds", "2")
+    unfinished = files / "unfinished"
+    unfinished.mkdir(exist_ok=True)
+    (unfinished / "config.json").write_text((files / "run" / "config.json").read_text())
+    nothing = trained(files, "nothing", "--seeds", "1")
+    capsys.readouterr()
+    cases = {
+        "is not a run directory": ["estimate", str(tmp_path)],
+        "has not finished": ["estimate", str(unfinished)],
+        "--resume": ["select", run, str(unfinished)],
+        "with the same --hold-out": ["select", run, nothing],
+        "is given twice": ["select", run, run],
+        "holds no finished run": ["select", str(tmp_path)],
+        "does not exist": ["select", str(tmp_path / "absent")],
+        "--hold-out is 2.0": ["train", str(files / "walks.npz"), "--hold-out", "2"],
+        "keeps its settings": ["train", "--resume", run, "--hold-out", "0.3"],
+        "is for a DATASET": ["train", "--hold-out", "0.2"],
+    }
+    for text, arguments in cases.items():
+        assert main(arguments) == 1, arguments
+        assert text in capsys.readouterr().err, arguments
+
+
+def test_select_ranks_runs_and_swept_settings_and_keeps_estimates(tmp_path, monkeypatch):
+    dataset = tiny_dataset(LENGTHS)
+    monkeypatch.setattr(
+        "vem.estimation.select.estimate",
+        lambda path, **o: vem.estimate(vem.open_run(path, dataset), **{**o, "steps": 3}),
+    )
+    train(tmp_path / "runs" / "bc", "bc", dataset)
+    train(tmp_path / "runs" / "iql", "iql", dataset, expectile=[0.5, 0.9], seeds=2)
+    found = vem.select(tmp_path / "runs")
+    assert len(found.candidates) == 3
+    values = [candidate.value.value for candidate in found.candidates]
+    assert values == sorted(values, reverse=True)
+    assert found.choice is found.candidates[0]
+    assert "choice: " in str(found)
+    assert sorted(candidate.label for candidate in found.candidates) == ["bc", "iql expectile 0.5", "iql expectile 0.9"]
+    monkeypatch.setattr("vem.estimation.select.estimate", None)
+    assert vem.select(tmp_path / "runs") == found  # from the files
+    train(tmp_path / "runs" / "other", "bc", tiny_dataset(LENGTHS, seed=1))
+    with pytest.raises(RunError, match="rows differ"):
+        vem.select(tmp_path / "runs")
+
+
+def test_weights_that_leave_too_few_recordings_give_no_number():
+    found = vem.estimate(walks.choosing(9.0), walks.record_walks(8), steps=3).policies["seed0"]
+    assert found.importance.effective_sample < 5
+    assert found.importance.value is None
+    assert "fewer than 5 say nothing" in found.importance.problem

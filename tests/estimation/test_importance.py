@@ -1,0 +1,66 @@
+"""Importance sampling and its doubly robust form on two recordings of two steps, by hand."""
+
+import numpy as np
+import pytest
+
+from vem.estimation.importance import (
+    Decisions,
+    doubly_robust,
+    effective_sample,
+    importance_sampling,
+    lay_side_by_side,
+)
+
+REWARDS = np.array([[1.0, 2.0], [3.0, 0.0]])
+RATIOS = np.array([[2.0, 0.5], [1.0, 2.0]])
+"""Of each decision; the products are 2, 1 and 1, 2."""
+
+
+def decisions(ratios=RATIOS, q=1.0, v=0.5, discount=0.5):
+    with np.errstate(divide="ignore"):
+        return Decisions(REWARDS, np.log(ratios), np.full((2, 2), q), np.full((2, 2), v), discount)
+
+
+def test_importance_sampling_by_hand():
+    # t = 0: (2·1 + 1·3)/3; t = 1: (1·2 + 2·0)/3.
+    np.testing.assert_allclose(importance_sampling(decisions()), 5 / 3 + 0.5 * 2 / 3)
+
+
+def test_doubly_robust_by_hand():
+    # t = 0: (2·0 + 1·2)/3 + ½; t = 1: (1·1 − 2·1)/3 + ½.
+    np.testing.assert_allclose(doubly_robust(decisions()), (2 / 3 + 0.5) + 0.5 * (-1 / 3 + 0.5))
+
+
+def test_the_effective_sample_by_hand():
+    assert effective_sample(decisions()) == pytest.approx(9 / 5)
+    assert effective_sample(decisions(np.ones((2, 2)))) == pytest.approx(2)
+
+
+def test_weights_of_one_give_the_mean_return_whatever_q_is():
+    plain = decisions(np.ones((2, 2)), q=0.0, v=0.0)
+    mean = (REWARDS @ [1, 0.5]).mean()
+    np.testing.assert_allclose(importance_sampling(plain), mean)
+    np.testing.assert_allclose(doubly_robust(plain), mean)
+    np.testing.assert_allclose(doubly_robust(decisions(np.ones((2, 2)), q=7.0, v=7.0)), mean)
+
+
+def test_recordings_that_the_policy_would_never_make_count_for_nothing():
+    ratios = np.array([[1.0, 1.0], [0.0, 5.0]])
+    np.testing.assert_allclose(importance_sampling(decisions(ratios)), 1 + 0.5 * 2)
+    assert effective_sample(decisions(ratios)) == pytest.approx(1)
+    assert effective_sample(decisions(np.zeros((2, 2)))) == 0
+    assert importance_sampling(decisions(np.zeros((2, 2))))[0] == 0
+
+
+def test_resamples_are_means_over_the_drawn_recordings():
+    found = importance_sampling(decisions(), np.array([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0]]))
+    np.testing.assert_allclose(found, [1 + 0.5 * 2, 3.0, 2.0])
+
+
+def test_large_ratios_do_not_overflow():
+    assert np.isfinite(importance_sampling(decisions(np.full((2, 2), 1e300)))).all()
+
+
+def test_rows_side_by_side():
+    laid = lay_side_by_side(np.arange(1.0, 6.0), np.array([0, 2]), np.array([2, 3]))
+    np.testing.assert_array_equal(laid, [[1, 2, 0], [3, 4, 5]])
