@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vem.data import Dataset
+from vem.data.samples import sample_episodes
 from vem.errors import RunError
 from vem.report import agreement, curves, film, landscape, results, returns, table, weighting
 from vem.report.guide import has_guides
@@ -135,7 +136,7 @@ def build_group(
     def sampled(run: RunRecord) -> Dataset | None:
         own, key = datasets[id(run)], run.data.sha256
         if own is not None and key not in samples:
-            samples[key] = weighting.sample_episodes(own)
+            samples[key] = sample_episodes(own)
         return samples.get(key)
 
     show(f"{name}: scores and curves")
@@ -213,7 +214,7 @@ def _agreement_section(
     datasets: dict[int, Dataset] = {}
     for run in {id(one.run): one.run for one in guided}.values():
         given = held_out.get(id(run))
-        sample = sampled(run) if given is None else weighting.sample_episodes(given)
+        sample = sampled(run) if given is None else sample_episodes(given)
         if sample is not None:
             datasets[id(run)] = sample
     if not datasets:
