@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vem.compare import compare, sweep
     from vem.data import Dataset, describe, from_arrays, from_table, load
     from vem.errors import VemError
+    from vem.evaluation.differences import differences
     from vem.evaluation.evaluate import evaluate
     from vem.policy import Policy, load_policy
     from vem.report import write_report as report
@@ -48,6 +49,7 @@ _PLACES = {
     "VemError": "vem.errors",
     "compare": "vem.compare",
     "describe": "vem.data",
+    "differences": "vem.evaluation.differences",
     "evaluate": "vem.evaluation.evaluate",
     "from_arrays": "vem.data",
     "from_table": "vem.data",
@@ -77,6 +79,7 @@ __all__ = [
     "VemError",
     "compare",
     "describe",
+    "differences",
     "evaluate",
     "from_arrays",
     "from_table",

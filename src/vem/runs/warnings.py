@@ -146,9 +146,7 @@ def lucky_returns(sample: Dataset, policies: Sequence[Policy]) -> RunWarning | N
     )
 
 
-def actions_outside(
-    sample: Dataset, policies: Sequence[Policy], support: SupportModel | None
-) -> RunWarning | None:
+def actions_outside(sample: Dataset, policies: Sequence[Policy], support: SupportModel | None) -> RunWarning | None:
     """Whether policies act in recorded states as nobody did there."""
     if support is None or not policies:
         return None
