@@ -54,10 +54,10 @@ class ColumnDifference:
         if self.kind == "discrete":
             changed = ", ".join(f"{before} → {after} {share:.0%}" for before, after, share in self.changes)
             return changed or "as recorded"
-        assert self.mean is not None and self.recorded_spread is not None
-        if abs(self.mean) <= SAME * self.recorded_spread:
+        mean = self.mean or 0.0
+        if abs(mean) <= SAME * (self.recorded_spread or 0.0):
             return "about the same on average"
-        return "higher" if self.mean > 0 else "lower"
+        return "higher" if mean > 0 else "lower"
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class DifferentState:
     policy: dict[str, Any]
     distance: float
     """Between the policy's action and the usual one, in recorded deviations; 1 for each other choice."""
-    state_support: float
-    action_support: float
+    support: float
+    """Score of the policy's action among those recorded in such states (``vem.core.support``)."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,6 @@ def _states(
             _named(columns, usual[place]),
             _named(columns, taken[place]),
             float(distance[place]),
-            float(np.asarray(scores.state)[place]),
             float(np.asarray(scores.action)[place]),
         )
         for place in chosen

@@ -11,13 +11,14 @@ from vem.data import Dataset
 from vem.evaluation.differences import ColumnDifference, Differences, compare_with_log
 from vem.report.plain_table import PlainTable, cell_text
 from vem.report.records import Series
-from vem.report.style import GRAY, Drawing, Look, label_axes, legend_below, log_axis, new_figure, slug
-from vem.runs.support import measure_support
+from vem.report.style import GRAY, LINES, PALETTE, Drawing, Look, label_axes, legend_below, log_axis, new_figure, slug
+from vem.runs.support import measure_support, split_rows
 
 MOST_COLUMNS = 30
 MOST_HISTOGRAMS = 4
 MOST_OBSERVATIONS = 8
 NUM_BINS = 40
+NUM_STATES = 2000
 LEAST_SCORE = 1e-3
 
 
@@ -28,6 +29,7 @@ class Comparison:
     index: int
     one: Series
     look: Look
+    dataset: Dataset
     sample: Dataset
     support: SupportModel
     found: Differences
@@ -49,7 +51,7 @@ def compare_series(
         support = measured[id(dataset)]
         if support is not None:
             found = compare_with_log(policies, dataset, support)
-            comparisons.append(Comparison(index, one, look, sample, support, found))
+            comparisons.append(Comparison(index, one, look, dataset, sample, support, found))
     return comparisons
 
 
@@ -164,51 +166,79 @@ def _draw_histograms(comparisons: list[Comparison], prefix: str) -> list[Drawing
 
 
 def draw_support(comparisons: list[Comparison], prefix: str) -> list[Drawing]:
-    """How many states and actions have which score of support at most."""
+    """How many of the policies' actions have which score of support at most."""
     if not comparisons:
         return []
     figure, axes = new_figure(4.6, 3.6)
     grid = np.geomspace(LEAST_SCORE, 1, 200)
-    lowest, outside = 100.0, []
-    first = comparisons[0]
-    states, recorded = _scored(first, None)
-    for label, scores, line in (("recorded states", states, "-"), ("recorded actions", recorded, "--")):
-        shares = 100 * np.array([np.mean(scores <= score) for score in grid])
-        axes.plot(grid, shares, color=GRAY, linestyle=line, linewidth=1.4, label=label)[0].set_gid(slug(label))
+    axes.plot(grid, 100 * grid, color=GRAY, linewidth=1.2, linestyle=":", label="recorded states and actions")
+    outside = []
     for one in comparisons:
-        scores = np.concatenate([_scored(one, number)[1] for number in range(len(one.one.policies()))])
+        scores = _scores(one)
         shares = 100 * np.array([np.mean(scores <= score) for score in grid])
         (line,) = axes.plot(
             grid, shares, color=one.look.color, linestyle=one.look.line, label=f"actions of {one.one.label}"
         )
         line.set_gid(f"series-{one.index}-line")
         outside.append(f"{np.mean(scores < OUTSIDE):.1%} of the actions of {one.one.label}")
-        lowest = min(lowest, *(shares[shares > 0]))
-    axes.plot(grid, 100 * grid, color=GRAY, linewidth=1, linestyle=":", label="held-out rows, on average")
     axes.axvline(OUTSIDE, color=GRAY, linewidth=0.9)
     log_axis(axes.xaxis, LEAST_SCORE, 1)
-    log_axis(axes.yaxis, max(lowest, 0.1), 100)
-    axes.set_xlim(LEAST_SCORE, 1)
-    axes.set_ylim(0.1, 110)
-    label_axes(axes, "score of support", "states or actions with this score or less (%, log scale)")
+    log_axis(axes.yaxis, 0.1, 100)
+    axes.set(xlim=(LEAST_SCORE, 1), ylim=(0.1, 110))
+    label_axes(axes, "score of support", "actions with this score or less (%, log scale)")
+    legend_below(axes)
+    held_out = len(comparisons[0].support.distances)
+    caption = (
+        f"In {held_out:,} held-out recorded states, all seeds together. A score is the share of held-out recorded "
+        "actions that are at least as far from what was done in similar states, so recorded ones lie on the dotted "
+        "line, by definition. A line above it lies farther out than the log did, a line below it nearer. Left of the "
+        f"vertical line is outside: {'; '.join(outside)}."
+    )
+    return [Drawing(f"{prefix}support", "Support of the policy's actions", caption, figure, caption)]
+
+
+def draw_reach(comparisons: list[Comparison], prefix: str) -> list[Drawing]:
+    """How far held-out recorded states are from the data, beside states with one column moved."""
+    if not comparisons:
+        return []
+    one = comparisons[0]
+    states = one.dataset.observations[split_rows(one.dataset)[1][:NUM_STATES]].astype(np.float64)
+    generator = np.random.default_rng(0)
+    chosen = generator.integers(0, states.shape[1], len(states))
+    places = (np.arange(len(states)), chosen)
+    grid = np.geomspace(LEAST_SCORE, 1, 200)
+    figure, axes = new_figure(4.6, 3.6)
+    axes.plot(grid, 100 * grid, color=GRAY, linewidth=1.2, linestyle=":", label="recorded states")
+    actions = one.dataset.actions[split_rows(one.dataset)[1][:NUM_STATES]]
+    shares = []
+    for number, (deviations, color) in enumerate(zip((1, 3), PALETTE, strict=False)):
+        moved = states.copy()
+        moved[places] += deviations * one.support.scale[chosen] * generator.choice([-1, 1], len(states))
+        scores = np.asarray(one.support.scores(moved.astype(np.float32), actions).state)
+        found = 100 * np.array([np.mean(scores <= score) for score in grid])
+        axes.plot(
+            grid, found, color=color, linestyle=LINES[number], label=f"one column moved by {deviations} deviations"
+        )
+        shares.append(f"{np.mean(scores < OUTSIDE):.0%} of those moved by {deviations}")
+    axes.axvline(OUTSIDE, color=GRAY, linewidth=0.9)
+    log_axis(axes.xaxis, LEAST_SCORE, 1)
+    log_axis(axes.yaxis, 0.1, 100)
+    axes.set(xlim=(LEAST_SCORE, 1), ylim=(0.1, 110))
+    label_axes(axes, "score of support", "states with this score or less (%, log scale)")
     legend_below(axes)
     caption = (
-        "A score is the share of held-out recorded rows that are at least as far from the data. Lines above the dotted "
-        "one lie farther out than recorded rows do, lines below it nearer. Left of the vertical line is outside: "
-        f"{'; '.join(outside)}."
+        f"How well scores tell states that were not recorded: {len(states):,} held-out recorded states, and the same "
+        "with one column, drawn at random, moved by some of its deviations. Left of the vertical line is outside: "
+        f"{', '.join(shares)}. The higher these lines, the more a score can be relied on."
     )
-    return [Drawing(f"{prefix}support", "Support of states and actions", caption, figure, caption)]
+    return [Drawing(f"{prefix}support-states", "Support of states", caption, figure, caption)]
 
 
-def _scored(one: Comparison, number: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of recorded states and of a policy's actions there; without a number, of the recorded actions."""
-    rows = np.flatnonzero(one.sample.valid)
-    rows = np.sort(np.random.default_rng(1).permutation(rows)[: one.found.num_steps])
-    states, actions = one.sample.observations[rows], one.sample.actions[rows]
-    if number is not None:
-        actions = one.one.policies()[number].act(states).reshape(len(rows), -1).astype(np.float32)
-    scores = one.support.scores(states, actions)
-    return np.asarray(scores.state), np.asarray(scores.action)
+def _scores(one: Comparison) -> np.ndarray:
+    """Scores of the actions of all policies of a series in held-out recorded states."""
+    states = one.dataset.observations[split_rows(one.dataset)[1][:NUM_STATES]]
+    taken = [policy.act(states).reshape(len(states), -1).astype(np.float32) for policy in one.one.policies()]
+    return np.concatenate([np.asarray(one.support.scores(states, actions).action) for actions in taken])
 
 
 def difference_tables(comparisons: list[Comparison]) -> list[PlainTable]:
@@ -239,13 +269,12 @@ def state_tables(comparisons: list[Comparison]) -> list[PlainTable]:
             continue
         names = _telling_columns(one)
         actions = list(states[0].policy)[:3]
-        head = [*names, *(f"{name}: log → policy" for name in actions), "support of state", "of action"]
+        head = [*names, *(f"{name}: log → policy" for name in actions), "support of the action"]
         rows = [
             [
                 *(cell_text(state.observation[name]) for name in names),
                 *(f"{cell_text(state.usual[name])} → {cell_text(state.policy[name])}" for name in actions),
-                f"{state.state_support:.2g}",
-                f"{state.action_support:.2g}",
+                f"{state.support:.2g}",
             ]
             for state in states
         ]
@@ -269,9 +298,10 @@ def _telling_columns(one: Comparison) -> list[str]:
     values = one.sample.observations.astype(np.float64)
     rows = [state.row for state in one.found.states]
     away = np.abs(values[rows] - values.mean(axis=0)).mean(axis=0) / np.maximum(values.std(axis=0), 1e-9)
-    size = {
-        name: max((away[i] for i, f in enumerate(features) if f == name or f.startswith(f"{name}=")), default=0)
-        for name in names
-    }
+    size = dict.fromkeys(names, 0.0)
+    for feature, distance in zip(features, away, strict=True):
+        name = feature if feature in size else feature.rpartition("=")[0]
+        if name in size:
+            size[name] = max(size[name], float(distance))
     largest = sorted(names, key=lambda name: -size[name])[:MOST_OBSERVATIONS]
     return [name for name in names if name in largest]

@@ -13,7 +13,7 @@ NUM_BINS = 10
 
 
 def followed_returns(policy: Policy, dataset: Dataset, values: np.ndarray) -> np.ndarray:
-    """The discounted return after each row, in V's units; where a recording was cut, V of its end stands for the rest."""
+    """The discounted return after each row, in V's units; V of its end stands for the rest of a cut recording."""
     settings = policy.info.get("settings", {})
     discount = float(settings.get("discount", 0.99))
     rewards = settings.get("reward_scale", 1.0) * dataset.rewards + settings.get("reward_shift", 0.0)
@@ -60,7 +60,7 @@ def draw_calibration(
     label_axes(axes, "estimated value V(s) of recorded states", "discounted return that followed in the recording")
     legend_below(axes)
     caption = (
-        "Recorded states in ten equal parts by their value, mean over seeds. Marker: mean of the returns that followed; "
+        "Recorded states in ten equal parts by their value, mean over seeds. Marker: mean return that followed; "
         "bar: their middle half. Dotted: equal. V is meant for a better policy than the recorded one, so marks below "
         "the line are expected; marks that do not rise from left to right mean that V does not tell good states from "
         "bad ones."

@@ -26,7 +26,7 @@ def data_tables(dataset: Dataset, sample: Dataset) -> list[PlainTable]:
         ["return of an episode", _spread(returns)],
         ["reward of a step", _spread(sample.rewards[sample.valid])],
     ]
-    return [PlainTable(["", "" if len(facts) > 1 else ""], facts), _columns(dataset, sample)]
+    return [PlainTable(["", ""], facts), _columns(dataset, sample)]
 
 
 def _columns(dataset: Dataset, sample: Dataset) -> PlainTable:

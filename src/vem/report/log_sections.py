@@ -66,7 +66,11 @@ def log_sections(
             tables=against_log.difference_tables(compared),
         ),
         Section("states", "Where it differs most", [], tables=against_log.state_tables(compared)),
-        Section("support", "Support", against_log.draw_support(compared, prefix)),
+        Section(
+            "support",
+            "Support",
+            [*against_log.draw_support(compared, prefix), *against_log.draw_reach(compared, prefix)],
+        ),
     ]
 
 

@@ -13,13 +13,14 @@ from vem.data.action_columns import choices_of
 from vem.data.samples import sample_episodes
 from vem.policy import Policy
 from vem.runs.records import MetricLine, RunWarning
+from vem.runs.support import split_rows
 
 NUM_ROWS = 4000
 """Rows that luck and support are measured on."""
-LEAST_LINES = 20
+LEAST_LINES = 6
 """Metric lines from which on values can be seen to settle."""
 DRIFT = 0.05
-"""Values have settled if the last tenth of their training moves their mean by less than this share of its path."""
+"""Values have settled if their mean moves by less than this share of its path over the last tenth of training."""
 LEAST_ROWS = 100
 """Effective rows that a policy should rest on at least."""
 LEAST_SHARE = 0.01
@@ -38,7 +39,7 @@ def find_warnings(
         unsettled_values(lines),
         small_effective_sample(lines, dataset.num_transitions),
         lucky_returns(sample, policies),
-        actions_outside(sample, policies, support),
+        actions_outside(dataset, policies, support),
         few_rows(support),
     ]
     return [warning for warning in found if warning is not None]
@@ -57,8 +58,8 @@ def unsettled_values(lines: Sequence[MetricLine]) -> RunWarning | None:
     which = f" of {name}" if len(drifts) > 1 or len(lines[-1].members) > 1 else ""
     return RunWarning(
         "unsettled",
-        f"Values had not settled: the mean value{which} still went {'up' if moved > 0 else 'down'} in the last tenth "
-        f"of its training, by {share:.0%} of its whole path.",
+        f"Values had not settled: the mean value{which} still went {'up' if moved > 0 else 'down'} at the end of "
+        f"its training, by {share:.0%} of its whole path between the last two readings.",
         "Train longer (--steps), and compare the policies of both lengths.",
     )
 
@@ -146,13 +147,11 @@ def lucky_returns(sample: Dataset, policies: Sequence[Policy]) -> RunWarning | N
     )
 
 
-def actions_outside(sample: Dataset, policies: Sequence[Policy], support: SupportModel | None) -> RunWarning | None:
-    """Whether policies act in recorded states as nobody did there."""
+def actions_outside(dataset: Dataset, policies: Sequence[Policy], support: SupportModel | None) -> RunWarning | None:
+    """Whether policies act in recorded states, those that support is calibrated on, as nobody did there."""
     if support is None or not policies:
         return None
-    rows = np.flatnonzero(sample.valid)
-    rows = np.sort(np.random.default_rng(0).permutation(rows)[:NUM_ROWS])
-    states = sample.observations[rows]
+    states = dataset.observations[split_rows(dataset)[1][:NUM_ROWS]]
     shares = [
         float(np.mean(support.scores(states, policy.act(states).reshape(len(states), -1)).action < OUTSIDE))
         for policy in policies
