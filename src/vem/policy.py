@@ -143,7 +143,7 @@ class Policy:
         if model is None:
             return taken
         found = model.scores(observed, actions)
-        return taken, Support(float(found.state[0]), float(found.action[0])) if single else found
+        return taken, Support(*(float(np.ravel(scores)[0]) for scores in found)) if single else found
 
     @property
     def support_model(self) -> SupportModel:

@@ -198,7 +198,8 @@ def _correlated(values: np.ndarray, states: np.ndarray, names: Sequence[str]) ->
     with np.errstate(invalid="ignore", divide="ignore"):
         found = np.where(deviation > 1e-12, (columns * centered[:, None]).mean(axis=0) / deviation, 0)
     order = np.argsort(-np.abs(found), kind="stable")[:2]
-    return tuple((names[index], float(found[index])) for index in order if abs(found[index]) >= LEAST_CORRELATION)
+    largest = [(names[int(index)], float(found[index])) for index in order]
+    return tuple((name, value) for name, value in largest if abs(value) >= LEAST_CORRELATION)
 
 
 def _states(

@@ -109,8 +109,8 @@ def measure_luck(sample: Dataset, discount: float) -> float:
     rows = np.sort(np.random.default_rng(0).permutation(rows)[:NUM_ROWS])
     following = np.where(sample.terminal[rows], 0, values[rows + 1])
     surprises = sample.rewards[rows] + discount * following - values[rows]
-    facts = (column[rows] for column in (sample.terminal, elapsed, returns))
-    return luck_share(_points(sample, rows), groups[rows], surprises, *facts, discount)
+    points, ends = _points(sample, rows), sample.terminal[rows]
+    return luck_share(points, groups[rows], surprises, ends, elapsed[rows], returns[rows], discount)
 
 
 def _points(sample: Dataset, rows: np.ndarray) -> np.ndarray:
