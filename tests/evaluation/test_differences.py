@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tests import heating_log
-from tests.small_runs import make_run, tiny_dataset
 
+import heating_log
 import vem
+from small_runs import make_run, tiny_dataset
 from vem.data import from_arrays
 from vem.errors import DataError, RunError
 from vem.evaluation.differences import compare_with_log

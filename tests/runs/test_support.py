@@ -4,10 +4,10 @@ import time
 
 import numpy as np
 import pytest
-from tests import heating_log
-from tests.small_runs import make_run, tiny_dataset
 
+import heating_log
 import vem
+from small_runs import make_run, tiny_dataset
 from vem.core.support import PREFIX, Support
 from vem.data import from_arrays
 from vem.errors import RunError

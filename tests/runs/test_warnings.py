@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from tests.small_runs import make_run
 
+from small_runs import make_run
 from vem.data import from_arrays
 from vem.runs.directory import RunDirectory
 from vem.runs.records import MetricLine, RunWarning

@@ -253,8 +253,10 @@ def difference_tables(comparisons: list[Comparison]) -> list[PlainTable]:
                 [column.name, *numbers, f"{column.share_other:.0%}", column.direction, with_columns.replace("-", "−")]
             )
         head = ["action column", "mean difference", "spread", "other", "direction", "goes with (correlation)"]
-        which = f"{one.one.label}: " if len(comparisons) > 1 else ""
-        caption = f"{which}policy minus log, mean over {one.found.num_policies} policies. Other: by more than a "
+        which = f"{one.one.label}. " if len(comparisons) > 1 else ""
+        count = one.found.num_policies
+        seeds = f", mean over {count} policies" if count > 1 else ""
+        caption = f"{which}Policy minus log{seeds}. Other: by more than a "
         caption += "twentieth of the column's deviation, or another choice."
         tables.append(PlainTable(head, rows, caption))
     return tables
@@ -278,9 +280,9 @@ def state_tables(comparisons: list[Comparison]) -> list[PlainTable]:
             ]
             for state in states
         ]
-        which = f"{one.one.label}: " if len(comparisons) > 1 else ""
+        which = f"{one.one.label}. " if len(comparisons) > 1 else ""
         caption = (
-            f"{which}recorded states, one of an episode, where the first policy is farthest from what the log did in "
+            f"{which}Recorded states, one of an episode, where the first policy is farthest from what the log did in "
             "the 16 most similar recorded states (mean of numbers, the most frequent choice)."
         )
         if len(states[0].observation) > len(names):
