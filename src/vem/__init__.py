@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from vem.errors import VemError
     from vem.estimation.estimate import estimate
     from vem.estimation.select import select
+    from vem.evaluation.differences import differences
     from vem.evaluation.evaluate import evaluate
     from vem.policy import Policy, load_policy
     from vem.report import write_report as report
@@ -53,6 +54,7 @@ _PLACES = {
     "callbacks": "vem.callbacks",
     "compare": "vem.compare",
     "describe": "vem.data",
+    "differences": "vem.evaluation.differences",
     "estimate": "vem.estimation.estimate",
     "evaluate": "vem.evaluation.evaluate",
     "export": "vem.runs.export",
@@ -85,6 +87,7 @@ __all__ = [
     "VemError",
     "compare",
     "describe",
+    "differences",
     "estimate",
     "evaluate",
     "export",

@@ -6,26 +6,27 @@ A policy file is tensors plus one JSON text in the file's metadata. Loading it r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vem.core.support import PREFIX, Support, SupportModel, stored_support, support_problem
 from vem.data.action_columns import ActionColumn, columns_from_json, discrete_column
 from vem.data.encoding import Encoder
 from vem.errors import DataError, RunError
 from vem.policy_kinds import (
     ACTORS,
     KIND_VALUES,
-    LAYOUTS,
-    SIZES,
     VALUES,
     Actor,
     Tensors,
     Value,
     choices_in,
     find_actor,
+    find_problem,
     network,
     register_kind,
     stacked_networks,
@@ -110,7 +111,14 @@ class Policy:
         """The log's columns that ``act`` takes, for a policy trained on a table; empty otherwise."""
         return self.encoder.columns if self.encoder else ()
 
-    def act(self, observations: Any, key: int | np.random.Generator | None = None) -> Any:
+    @property
+    def has_support(self) -> bool:
+        """Whether the file holds what ``support`` needs; those of earlier versions do not."""
+        return self._support_model is not None
+
+    def act(
+        self, observations: Any, key: int | np.random.Generator | None = None, *, with_support: bool = False
+    ) -> Any:
         """Actions for one observation or a batch of them: the most likely, or a sample if a key (seed) is given.
 
         Numbers come as float32, (size,) or (n, size); without a key they are the mean. A single choice comes as its
@@ -121,14 +129,46 @@ class Policy:
         A policy trained on a table also takes the log's own columns: a dict of values or of arrays, a list of dicts, or
         a frame of pandas, Polars or Arrow. Its actions are then a dict of the log's action columns, with plain values
         for a dict of plain values and arrays otherwise.
+
+        ``with_support`` returns a pair: the actions, and the ``Support`` of the states and of the actions in them, as
+        numbers for a single observation and arrays (n,) for a batch.
         """
-        inputs, single = self._inputs(observations)
+        model = self.support_model if with_support else None
+        observed, single = self._rows(observations)
+        inputs = self._normalized(observed)
         generator = None if key is None else np.random.default_rng(key)
         actions = self._bounded(find_actor(self.kind)(self.tensors, inputs, generator))
         if self.encoder is None or not _has_columns(observations):
-            return self._shaped(actions, single)
-        decoded = self.encoder.decode(actions)
-        return {name: values[0].item() for name, values in decoded.items()} if single else decoded
+            taken = self._shaped(actions, single)
+        else:
+            taken = self.encoder.decode(actions)
+            taken = {name: values[0].item() for name, values in taken.items()} if single else taken
+        if model is None:
+            return taken
+        found = model.scores(observed, actions)
+        return taken, Support(*(float(np.ravel(scores)[0]) for scores in found)) if single else found
+
+    @property
+    def support_model(self) -> SupportModel:
+        """What scores states and actions by their nearness to the data; RunError if the file holds none."""
+        if self._support_model is None:
+            raise RunError(
+                "this policy has no support data: it was written without them; train it again, or add them with "
+                "policy.with_support(vem.runs.support.measure_support(dataset))"
+            )
+        return self._support_model
+
+    @cached_property
+    def _support_model(self) -> SupportModel | None:
+        return stored_support(self.tensors)
+
+    def with_support(self, model: SupportModel) -> Policy:
+        """The same policy with support data, in place of those it has."""
+        kept = {name: tensor for name, tensor in self.tensors.items() if not name.startswith(PREFIX)}
+        problem = support_problem(model.tensors(), self.observation_size, self.action_size)
+        if problem:
+            raise RunError(f"these support data are of other observations or actions than the policy's: {problem}")
+        return replace(self, tensors={**kept, **model.tensors()})
 
     def value(self, observations: Any) -> np.ndarray:
         """V(s) in the units of the training rewards: a scalar or one entry an observation, given as for ``act``.
@@ -192,6 +232,15 @@ class Policy:
         return value(self.kind, self.tensors, inputs)
 
     def _inputs(self, observations: Any) -> tuple[np.ndarray, bool]:
+        """Normalized observations, and whether it is a single one."""
+        observed, single = self._rows(observations)
+        return self._normalized(observed), single
+
+    def _normalized(self, observed: np.ndarray) -> np.ndarray:
+        return (observed - self.tensors["observation_mean"]) / self.tensors["observation_deviation"]
+
+    def _rows(self, observations: Any) -> tuple[np.ndarray, bool]:
+        """Checked observations, (n, size), and whether it is a single one."""
         inputs, single = self._observed(observations)
         inputs = inputs[None] if single else inputs
         if inputs.ndim != 2 or inputs.shape[1] != self.observation_size:
@@ -201,7 +250,7 @@ class Policy:
             )
         if not np.isfinite(inputs).all():
             raise RunError("observations hold NaN or infinity; a policy cannot act on them")
-        return (inputs - self.tensors["observation_mean"]) / self.tensors["observation_deviation"], single
+        return inputs, single
 
     def _observed(self, observations: Any) -> tuple[np.ndarray, bool]:
         """The observations as an array, and whether it is a single one."""
@@ -277,7 +326,7 @@ def load_policy(path: str | Path) -> Policy:
     needed = {"action_low", "action_high", "observation_mean", "observation_deviation", "value_unit"}
     if not needed <= tensors.keys():
         raise RunError(f"{path} lacks {', '.join(sorted(needed - tensors.keys()))}; it was not written by vem")
-    problem = _problem(header["kind"], tensors)
+    problem = find_problem(header["kind"], tensors)
     if problem:
         raise RunError(f"{path} cannot act: {problem}; copy or train it again")
     info = header.get("info", {})
@@ -297,58 +346,3 @@ def _has_columns(observations: Any) -> bool:
         return bool(observations) and all(isinstance(row, Mapping) for row in observations)
     is_frame = hasattr(observations, "columns") or hasattr(observations, "column_names")
     return isinstance(observations, Mapping) or (is_frame and not isinstance(observations, np.ndarray))
-
-
-def _problem(kind: str, tensors: Tensors) -> str | None:
-    """What keeps these tensors from being a policy: numbers that are not finite, or shapes that do not fit."""
-    for name, tensor in tensors.items():
-        if not np.issubdtype(tensor.dtype, np.number):
-            return f"{name} holds {tensor.dtype}, not numbers"
-        if not np.isfinite(tensor).all():
-            return f"{name} holds NaN or infinity"
-    for first, second in (("observation_mean", "observation_deviation"), ("action_low", "action_high")):
-        if tensors[first].ndim != 1 or not tensors[first].size or tensors[first].shape != tensors[second].shape:
-            return f"{first} has shape {tensors[first].shape} and {second} {tensors[second].shape}"
-    if (tensors["observation_deviation"] <= 0).any():
-        return "observation_deviation holds numbers that are not above 0"
-    if (tensors["action_low"] > tensors["action_high"]).any():
-        return "action_low is above action_high"
-    observation, action = tensors["observation_mean"].size, tensors["action_low"].size
-    if "action_choices" in tensors:
-        counts = tensors["action_choices"]
-        if counts.dtype.kind not in "iu" or counts.shape != (action,) or (counts < 0).any():
-            return f"action_choices are {counts.tolist()} for {action} action columns"
-    sizes = {"value_unit": (1,), **SIZES.get(kind, {})}
-    if "log_std" in sizes:
-        sizes["log_std"] = (1, sum(count == 0 for count in choices_in(tensors)) if choices_in(tensors) else action)
-    problems = (_size_problem(name, allowed, tensors) for name, allowed in sizes.items())
-    if kind not in LAYOUTS:  # a registered kind knows its own networks
-        return None
-    values = [("critics", observation, 1), ("action_critics", observation + action, 1)]
-    found = LAYOUTS[kind](observation, action, tensors)
-    found += [value for value in values if f"{value[0]}.0.weight" in tensors]
-    problems = (*problems, *(_network_problem(*network, tensors) for network in found))
-    return next(filter(None, problems), None)
-
-
-def _size_problem(name: str, allowed: tuple[int, ...], tensors: Tensors) -> str | None:
-    if name not in tensors:
-        return f"it lacks {name}"
-    size = tensors[name].size
-    return None if size in allowed else f"{name} has {size} numbers instead of {allowed[-1]}"
-
-
-def _network_problem(name: str, num_inputs: int, num_outputs: int, tensors: Tensors) -> str | None:
-    """What is wrong with the layers of a network; stacked networks have one more axis in front."""
-    index, width = 0, num_inputs
-    while (weight := tensors.get(f"{name}.{index}.weight")) is not None:
-        bias = tensors.get(f"{name}.{index}.bias")
-        is_stack = name in ("critics", "action_critics")
-        if bias is None or weight.ndim != 2 + is_stack or bias.shape != (*weight.shape[:-2], weight.shape[-1]):
-            return f"layer {index} of {name} has a weight and a bias that do not fit"
-        if weight.shape[-2] != width:
-            return f"layer {index} of {name} takes {weight.shape[-2]} numbers and is given {width}"
-        index, width = index + 1, weight.shape[-1]
-    if index == 0:
-        return f"it lacks the network {name}"
-    return None if width == num_outputs else f"{name} gives {width} numbers instead of {num_outputs}"

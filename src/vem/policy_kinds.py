@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from vem.core.numpy_heads import most_likely, num_outputs, sampled
+from vem.core.support import support_problem
 from vem.errors import RunError, SettingsError
 
 Tensors = dict[str, np.ndarray]
@@ -211,3 +212,60 @@ VALUES: dict[str, Callable[[str, Tensors, np.ndarray], np.ndarray]] = {
     "choice_critic": _value_of_best_choice,
 }
 """What a policy file holds → V of normalized observations, for a kind and its tensors."""
+
+
+def find_problem(kind: str, tensors: Tensors) -> str | None:
+    """What keeps these tensors from being a policy: numbers that are not finite, or shapes that do not fit."""
+    for name, tensor in tensors.items():
+        if not np.issubdtype(tensor.dtype, np.number):
+            return f"{name} holds {tensor.dtype}, not numbers"
+        if not np.isfinite(tensor).all():
+            return f"{name} holds NaN or infinity"
+    for first, second in (("observation_mean", "observation_deviation"), ("action_low", "action_high")):
+        if tensors[first].ndim != 1 or not tensors[first].size or tensors[first].shape != tensors[second].shape:
+            return f"{first} has shape {tensors[first].shape} and {second} {tensors[second].shape}"
+    if (tensors["observation_deviation"] <= 0).any():
+        return "observation_deviation holds numbers that are not above 0"
+    if (tensors["action_low"] > tensors["action_high"]).any():
+        return "action_low is above action_high"
+    observation, action = tensors["observation_mean"].size, tensors["action_low"].size
+    if "action_choices" in tensors:
+        counts = tensors["action_choices"]
+        if counts.dtype.kind not in "iu" or counts.shape != (action,) or (counts < 0).any():
+            return f"action_choices are {counts.tolist()} for {action} action columns"
+    if problem := support_problem(tensors, observation, action):
+        return problem
+    sizes = {"value_unit": (1,), **SIZES.get(kind, {})}
+    if "log_std" in sizes:
+        sizes["log_std"] = (1, sum(count == 0 for count in choices_in(tensors)) if choices_in(tensors) else action)
+    problems = (_size_problem(name, allowed, tensors) for name, allowed in sizes.items())
+    if kind not in LAYOUTS:  # a registered kind knows its own networks
+        return None
+    values = [("critics", observation, 1), ("action_critics", observation + action, 1)]
+    found = LAYOUTS[kind](observation, action, tensors)
+    found += [value for value in values if f"{value[0]}.0.weight" in tensors]
+    problems = (*problems, *(_network_problem(*network, tensors) for network in found))
+    return next(filter(None, problems), None)
+
+
+def _size_problem(name: str, allowed: tuple[int, ...], tensors: Tensors) -> str | None:
+    if name not in tensors:
+        return f"it lacks {name}"
+    size = tensors[name].size
+    return None if size in allowed else f"{name} has {size} numbers instead of {allowed[-1]}"
+
+
+def _network_problem(name: str, num_inputs: int, num_outputs: int, tensors: Tensors) -> str | None:
+    """What is wrong with the layers of a network; stacked networks have one more axis in front."""
+    index, width = 0, num_inputs
+    while (weight := tensors.get(f"{name}.{index}.weight")) is not None:
+        bias = tensors.get(f"{name}.{index}.bias")
+        is_stack = name in ("critics", "action_critics")
+        if bias is None or weight.ndim != 2 + is_stack or bias.shape != (*weight.shape[:-2], weight.shape[-1]):
+            return f"layer {index} of {name} has a weight and a bias that do not fit"
+        if weight.shape[-2] != width:
+            return f"layer {index} of {name} takes {weight.shape[-2]} numbers and is given {width}"
+        index, width = index + 1, weight.shape[-1]
+    if index == 0:
+        return f"it lacks the network {name}"
+    return None if width == num_outputs else f"{name} gives {width} numbers instead of {num_outputs}"

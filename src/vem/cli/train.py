@@ -180,7 +180,8 @@ def _print_result(run: Run, as_json: bool) -> None:
     if as_json:
         paths = [str(path) for path in run.policy_paths]
         members = [{"name": m.name, "policy": path} for m, path in zip(run.config.members, paths, strict=True)]
-        print(json.dumps({"run": str(run.directory), "members": members}))
+        warnings = [dataclasses.asdict(warning) for warning in run.warnings]
+        print(json.dumps({"run": str(run.directory), "members": members, "warnings": warnings}))
         return
     count = len(run.policy_paths)
     print(f"done: {count} {'policy' if count == 1 else 'policies'} in {run.directory / 'policies'}")

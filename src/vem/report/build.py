@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vem.data import Dataset
+from vem.data.samples import sample_episodes
 from vem.errors import RunError
 from vem.extras import require
 from vem.report import agreement, curves, film, landscape, results, returns, table, weighting
 from vem.report.guide import has_guides
 from vem.report.held_out import describe_rows, read_held_out
+from vem.report.log_sections import data_section, estimate_section, log_sections, warning_section
 from vem.report.page import Group, Section, render_page
 from vem.report.records import RunRecord, Series, label_runs, read_run
 from vem.report.style import Drawing, Look, drawing_style, looks, slug, write_files
@@ -74,6 +76,7 @@ def write_report(
     if not directories:
         raise RunError("a report needs at least one run directory; make one with vem train")
     records = [read_run(directory) for directory in directories]
+    _use_known_data(records, given)
     if not any(record.metrics or record.policies for record in records):
         raise RunError(
             f"{directories[0]} has no policies and no metrics yet, so there is nothing to report; train it with "
@@ -137,12 +140,15 @@ def build_group(
     def sampled(run: RunRecord) -> Dataset | None:
         own, key = datasets[id(run)], run.data.sha256
         if own is not None and key not in samples:
-            samples[key] = weighting.sample_episodes(own)
+            samples[key] = sample_episodes(own)
         return samples.get(key)
 
     show(f"{name}: scores and curves")
     rows = [table.score_row(one) for one in series]
     sections = [
+        warning_section(runs),
+        estimate_section(runs),
+        data_section(dataset, sampled(first) if first is not None else None),
         Section("scores", "Scores", _present(results.draw_scores(series, styles, rows, prefix))),
         Section(
             "curves",
@@ -169,6 +175,9 @@ def build_group(
     sections.append(Section("sweep", "Sweep", _sweeps(runs, sampled, prefix)))
     sections.append(Section("returns", "Returns", _present(returns.draw_returns(series, styles, recordings, prefix))))
     sections.append(Section("weights", "Advantage weights", weighting.draw_weights(series, styles, found, prefix)))
+    show(f"{name}: policy against log")
+    owned, parts = [datasets[id(one.run)] for one in series], [sampled(one.run) for one in series]
+    sections += log_sections(series, styles, owned, parts, prefix)
     show(f"{name}: guide and executor")
     sections.append(_agreement_section(series, styles, found, sampled, held_out, prefix))
     if first is not None and recordings is not None:
@@ -184,7 +193,9 @@ def _landscape_section(
     layout = landscape.find_layout(runs[0])
     valued = [one for one in series if one.policies() and all(policy.has_value for policy in one.policies())]
     missing = ""
-    if layout is None:
+    if layout is None and runs[0].environment is None:
+        pass  # nobody expects a maze
+    elif layout is None:
         missing = "The landscape is drawn for AntMaze and PointMaze, whose floor is known; this is neither."
     elif not valued:
         missing = "None of these runs has a policy with state values."
@@ -215,7 +226,7 @@ def _agreement_section(
     datasets: dict[int, Dataset] = {}
     for run in {id(one.run): one.run for one in guided}.values():
         given = held_out.get(id(run))
-        sample = sampled(run) if given is None else weighting.sample_episodes(given)
+        sample = sampled(run) if given is None else sample_episodes(given)
         if sample is not None:
             datasets[id(run)] = sample
     if not datasets:
@@ -261,6 +272,18 @@ def _notes(runs: list[RunRecord]) -> list[str]:
     if len(sources) > 1:
         notes.append(f"Scores have different references ({', '.join(sorted(sources))}) and must not be compared.")
     return notes
+
+
+def _use_known_data(records: list[RunRecord], given: Sequence[Run | str | Path]) -> None:
+    """Take the data that runs in hand hold: arrays cannot be read again, and other data need not be."""
+    held = {
+        run.directory: run.__dict__["dataset"]
+        for run in given
+        if not isinstance(run, str | Path) and "dataset" in run.__dict__
+    }
+    for record in records:
+        if record.directory in held:
+            record.__dict__["dataset"] = held[record.directory]
 
 
 def _present(drawing: Drawing | None) -> list[Drawing]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from vem.algorithms import find_method
 from vem.report.numbers import interval_text, number_text, spread_text
+from vem.report.plain_table import PlainTable
 from vem.report.records import RunRecord, Series, config_rows
 from vem.report.style import Drawing, Look, inline_svg
 from vem.report.table import ScoreRow
@@ -24,6 +25,14 @@ class Section:
     drawings: list[Drawing]
     missing: str = ""
     """Why there is no figure, where that is not obvious."""
+    lead: str = ""
+    """What to know first."""
+    tables: list[PlainTable] = field(default_factory=list)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is anything below the heading."""
+        return bool(self.drawings or self.missing or self.lead or self.tables)
 
     @property
     def shared_caption(self) -> str:
@@ -94,7 +103,7 @@ class Group:
     @property
     def shown(self) -> list[Section]:
         """The sections with something in them; the scores always, for the table."""
-        return [section for section in self.sections if section.drawings or section.missing or section.key == "scores"]
+        return [section for section in self.sections if section.has_content or section.key == "scores"]
 
     @property
     def split_notes(self) -> list[tuple[str, str]]:
@@ -117,6 +126,8 @@ class Group:
         """The best row in words, or that there is none."""
         scored = [row for row in self.rows if row.kind == "policy" and "score" in row.quantities]
         if not scored:
+            if all(run.environment is None for run in self.runs):
+                return Headline("Not scored", ": its data name no simulator. What it does differently is below.")
             return Headline("Not scored", ": see below for how to get scores.")
         shown = {id(row): number_text(row.quantities["score"].mean, 1) for row in scored}
         best = max(scored, key=lambda row: row.quantities["score"].mean)

@@ -23,26 +23,12 @@ from vem.report.records import RunRecord, Series
 from vem.report.style import GRAY, Drawing, Look, label_axes, legend_below, log_axis, new_figure
 from vem.storage import unflatten
 
-SAMPLE_ROWS = 20_000
 NUM_BINS = 60
 
 
 def has_weights(run: RunRecord) -> bool:
     """Whether the run's method weighs rows by an advantage that a policy file and the data give."""
     return run.config.settings.get("weight") in advantages.WEIGHTS and all(p.has_value for p in run.policies.values())
-
-
-def sample_episodes(dataset: Dataset, num_rows: int = SAMPLE_ROWS) -> Dataset:
-    """Whole episodes, drawn at random but always the same, of about ``num_rows`` rows; all if there are fewer."""
-    if dataset.num_rows <= num_rows:
-        return dataset
-    lengths = dataset.episode_lengths + 1
-    order = np.random.default_rng(0).permutation(len(lengths))
-    kept = np.zeros(len(lengths), bool)
-    kept[order[: max(1, int(np.searchsorted(np.cumsum(lengths[order]), num_rows)))]] = True
-    rows = np.repeat(kept, lengths)
-    columns = ("observations", "actions", "rewards", "valid", "terminal")
-    return dataclasses.replace(dataset, **{name: getattr(dataset, name)[rows] for name in columns})
 
 
 def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.ndarray]:

@@ -2,6 +2,7 @@
 
 RUN/config.json         everything the run depends on, with fingerprints of the data and the packages
 RUN/metrics.jsonl       training metrics, one line a chunk
+RUN/warnings.json       what was found when training ended that speaks against the policies, and what to do
 RUN/evaluations.jsonl   one line an episode; the newest evaluation of each member, number of steps and environment
 RUN/evaluation.json     the summary of the newest evaluation in the data's own environment
 RUN/evaluation-X.json   that in another environment, X
@@ -35,6 +36,7 @@ from vem.runs.records import (
     EstimateSummary,
     EvaluationSummary,
     MetricLine,
+    RunWarning,
     read_estimate,
     read_summary,
 )
@@ -155,6 +157,19 @@ class RunDirectory:
                 break
             kept.append(text + b"\n")
         write_file(path, b"".join(kept))
+
+    def warnings(self) -> list[RunWarning] | None:
+        """What was found when training ended; None before that, for runs of earlier versions, or if damaged."""
+        try:
+            stored = json.loads((self.path / "warnings.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        found = [RunWarning.from_json(record) for record in stored] if isinstance(stored, list) else [None]
+        return None if None in found else [warning for warning in found if warning is not None]
+
+    def write_warnings(self, warnings: Sequence[RunWarning]) -> None:
+        """Write what was found when training ended, in place of what was there."""
+        write_json(self.path / "warnings.json", [dataclasses.asdict(warning) for warning in warnings])
 
     # Evaluation
 

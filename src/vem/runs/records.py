@@ -145,6 +145,29 @@ class EpisodeRecord:
         return facts
 
 
+@dataclass(frozen=True)
+class RunWarning:
+    """A reason not to trust a run's policies, found when training ended."""
+
+    kind: str
+    """``unsettled``, ``effective-sample``, ``luck``, ``outside`` or ``few-rows``."""
+    text: str
+    """What was found."""
+    advice: str
+    """What to do about it."""
+
+    @classmethod
+    def from_json(cls, record: Any) -> RunWarning | None:
+        """The warning, or None if it is damaged."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        is_good = isinstance(record, dict) and all(isinstance(record.get(name), str) for name in names)
+        return cls(**{name: record[name] for name in names}) if is_good else None
+
+    def __str__(self) -> str:
+        """What was found and what to do, in one line."""
+        return f"{self.text} {self.advice}"
+
+
 class EvaluationSummary(TypedDict):
     """The newest evaluation of a run, as evaluation.json holds it."""
 

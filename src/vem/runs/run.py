@@ -35,7 +35,9 @@ from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, star
 from vem.runs.pool import Pool
 from vem.runs.pool_plan import PoolPlan, choose_pool_rows, plan_pool
 from vem.runs.progress import progress_display, stop_requests
-from vem.runs.records import DataFacts, MetricLine, metric_columns
+from vem.runs.records import DataFacts, MetricLine, RunWarning, metric_columns
+from vem.runs.support import measure_support
+from vem.runs.warnings import find_warnings
 from vem.tasks import task_of
 
 __all__ = ["Callback", "Config", "Run", "create_run", "load_data", "make_config", "open_run", "resume_run"]
@@ -307,7 +309,15 @@ class Run:
                 self.checkpoint(progress)
                 saved = time.monotonic()
         state = (progress.snapshot if progress else snapshot).state
-        for policy, path in zip(self.export(state), self.policy_paths, strict=True):
+        self._write_policies(state)
+
+    def _write_policies(self, state: Any) -> None:
+        """Write the policies with their support data, and before them what speaks against them."""
+        policies, support = self.export(state), measure_support(self.dataset)
+        if support is not None:
+            policies = [policy.with_support(support) for policy in policies]
+        self.files.write_warnings(find_warnings(self.dataset, policies, self.files.metrics().records, support))
+        for policy, path in zip(policies, self.policy_paths, strict=True):
             policy.save(path)
 
     def _compile_ahead(self) -> Callable[[], Any] | None:
@@ -345,7 +355,15 @@ class Run:
             is_stopped = self._train(callbacks, progress is not False, stream, requests)
         if is_stopped and requests:
             raise Stopped(f"stopped and saved; go on with: vem train --resume {self.directory}")
+        if not is_stopped and progress is not False:
+            for warning in self.warnings:
+                print(f"warning: {warning}", file=stream, flush=True)
         return self
+
+    @property
+    def warnings(self) -> list[RunWarning]:
+        """What speaks against the policies, found when training ended; empty before that and for older runs."""
+        return self.files.warnings() or []
 
     def _train(self, callbacks: Sequence[Callback], is_shown: bool, stream: TextIO | None, requests: list[int]) -> bool:
         """Train, and return whether it was stopped before the end."""

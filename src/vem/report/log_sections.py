@@ -1,0 +1,101 @@
+"""The parts of the page that need no simulator: what the data are, what policies do with them, what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vem.data import Dataset
+from vem.report import against_log, calibration, data_facts
+from vem.report.page import Section
+from vem.report.plain_table import PlainTable, cell_text
+from vem.report.records import RunRecord, Series
+from vem.report.style import Look
+
+
+def warning_section(runs: list[RunRecord]) -> Section:
+    """What was found when the runs' training ended, and what to do."""
+    rows, unknown = [], []
+    for run in runs:
+        found = run.files.warnings()
+        if found is None and run.policies:
+            unknown.append(run.label)
+        rows += [[run.label, warning.text, warning.advice] for warning in found or ()]
+    if len(runs) == 1:
+        rows = [row[1:] for row in rows]
+    head = ["run", "what was found", "what to do"] if len(runs) > 1 else ["what was found", "what to do"]
+    lead = ""
+    if not rows and not unknown and any(run.policies for run in runs):
+        lead = (
+            "None: values had settled, enough rows carry the weights, rewards do not look like luck, and the policy's "
+            "actions stay near the data."
+        )
+    if unknown:
+        lead = f"Not looked for in {', '.join(unknown)}: an earlier version trained it."
+    return Section("warnings", "Warnings", [], lead=lead, tables=[PlainTable(head, rows)] if rows else [])
+
+
+def data_section(dataset: Dataset | None, sample: Dataset | None) -> Section:
+    """What the data are."""
+    tables = [] if dataset is None or sample is None else data_facts.data_tables(dataset, sample)
+    return Section("data", "Data", [], tables=tables)
+
+
+def log_sections(
+    series: list[Series],
+    looks: list[Look],
+    datasets: list[Dataset | None],
+    samples: list[Dataset | None],
+    prefix: str,
+) -> list[Section]:
+    """Values against recorded returns, differences from the log, states where they are largest, and support.
+
+    ``datasets`` and ``samples`` are those of each series, None where they cannot be read.
+    """
+    compared = against_log.compare_series(series, looks, datasets, samples)
+    return [
+        Section(
+            "calibration",
+            "Values against the log",
+            calibration.draw_calibration(series, looks, samples, prefix),
+        ),
+        Section(
+            "differences",
+            "What the policy does differently",
+            against_log.draw_differences(compared, prefix),
+            tables=against_log.difference_tables(compared),
+        ),
+        Section("states", "Where it differs most", [], tables=against_log.state_tables(compared)),
+        Section(
+            "support",
+            "Support",
+            [*against_log.draw_support(compared, prefix), *against_log.draw_reach(compared, prefix)],
+        ),
+    ]
+
+
+def estimate_section(runs: list[RunRecord]) -> Section:
+    """What the policies are worth by recorded data alone, where a run's directory holds such an estimate."""
+    tables = []
+    for run in runs:
+        read = getattr(run.files, "estimate", None)
+        record: Mapping[str, Any] | None = read() if read is not None else None
+        if record:
+            rows = [["the log", _value(record.get("log")), "", ""]]
+            for group in record.get("groups", ()):
+                settings = ", ".join(f"{name} {value:g}" for name, value in group.get("settings", {}).items())
+                facts = [_value(group.get("value")), _value(group.get("difference")), str(group.get("verdict", ""))]
+                rows.append([settings or run.label, *facts])
+            caption = " ".join(str(group.get("reason", "")) for group in record.get("groups", ()))
+            tables.append(PlainTable(["", "value [95 %]", "minus the log", "verdict"], rows, caption))
+    return Section("estimate", "Estimate from recorded data", [], tables=tables)
+
+
+def _value(stored: Any) -> str:
+    """An estimated value and its interval, however they are stored."""
+    facts = stored if isinstance(stored, Mapping) else dict(zip(("value", "interval"), stored or (), strict=False))
+    if facts.get("value") is None:
+        return "unknown"
+    interval = facts.get("interval")
+    ends = "" if not interval else f" [{' to '.join(cell_text(float(end)) for end in interval)}]"
+    return cell_text(float(facts["value"])) + ends
