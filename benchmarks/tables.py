@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import ablations
 from score_records import Record, collect, column_of, index, read_all
 from vem.algorithms import METHODS
 from vem.compare.results import mark_best
@@ -25,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = (ROOT / "docs" / "results.md", ROOT / "README.md")
 PEERS = ROOT / "benchmarks" / "results" / "peers.json"
 REGULARIZATION = ROOT / "benchmarks" / "results" / "trials" / "regularization.json"
+BEHAVIOR = ROOT / "benchmarks" / "results" / "behavior.json"
 TRIALS = ROOT / "benchmarks" / "results" / "trials" / "guided.json"
 README_METHODS = ("vem", "bc", "iql", "awr", "bail")
 NOTHING = "No measurement is recorded yet."
@@ -55,13 +57,25 @@ def score_table(records: Sequence[Record]) -> str:
     return _scores([r for r in records if METHODS[r["algorithm"]].ablates is None], with_interval=True)
 
 
-def ablation_table(records: Sequence[Record]) -> str:
-    """VEM beside its ablations, on the datasets that have some."""
-    ablated = {r["dataset"] for r in records if METHODS[r["algorithm"]].ablates}
-    chosen = [
-        r for r in records if r["dataset"] in ablated and "vem" in (r["algorithm"], METHODS[r["algorithm"]].ablates)
-    ]
-    return _scores(chosen, with_interval=True)
+def ablation_table(records: Sequence[Record] | None = None) -> str:
+    """VEM with one choice changed at a time: score, and how far the mean value is from the default's."""
+    records = ablations.read_ablations() if records is None else records
+    datasets = sorted(_unique(r["dataset"] for r in records), key=lambda d: (index(list(TASKS), d), d))
+    by_place = {(r["variant"], r["dataset"]): r for r in records}
+    rows = []
+    for name in ablations.VARIANTS:
+        if any((name, d) in by_place for d in datasets):
+            meaning = ablations.MEANINGS.get(name) or f"τ = {ablations.VARIANTS[name]['expectile']}"
+            cells = [by_place.get((name, d)) for d in datasets]
+            rows.append([meaning, *(cell for r in cells for cell in _ablation_cells(r))])
+    return _table(["variant", *(text for d in datasets for text in (d, "mean V"))], rows)
+
+
+def _ablation_cells(record: Record | None) -> tuple[str, str]:
+    if record is None:
+        return "", ""
+    values = list(record["value_mean"].values())
+    return _mean_std(_score(record)), f"{sum(values) / len(values):.3f}"
 
 
 def readme_table(records: Sequence[Record]) -> str:
@@ -98,6 +112,23 @@ def data_table(records: Sequence[Record]) -> str:
         rows.append([dataset, f"{data['num_rows']:,}", data["recipe"] or "", f"`{data['sha256'][:12]}`"])
     header = ["dataset", "rows read", "how the file says it was made", "sha256 of the rows"]
     return _table(header, rows)
+
+
+def behavior_table(path: Path = BEHAVIOR) -> str:
+    """What the recordings themselves score, whole and within the steps of an evaluation."""
+    rows = [
+        [
+            name,
+            str(facts["episodes"]),
+            f"{facts['mean_steps']:.0f}",
+            str(facts["limit"]),
+            f"{facts['whole']['mean']:.1f}",
+            *(f"{facts['within_limit'][which]:.1f}" for which in ("mean", "median", "best")),
+        ]
+        for name, facts in (json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}).items()
+    ]
+    head = ["dataset", "recordings", "mean steps", "limit of an evaluation", "mean score, whole"]
+    return _table([*head, "within the limit: mean", "median", "best"], rows)
 
 
 def run_table(records: Sequence[Record]) -> str:
@@ -200,9 +231,10 @@ PARTS: dict[str, Callable[[Sequence[Record]], str]] = {
     "results": readme_table,
     "scores": score_table,
     "paper": paper_table,
-    "ablations": ablation_table,
+    "ablations": lambda records: ablation_table(),
     "values": value_table,
     "data": data_table,
+    "behavior": lambda records: behavior_table(),
     "runs": run_table,
     "regularization": lambda records: regularization_table(),
     "speed": lambda records: speed_table(),

@@ -64,8 +64,16 @@ def test_tables_by_hand(tables):
     assert tables.paper_table(records).splitlines()[2:] == [
         "| door-human | 12.0 ± 1.0 | 11.2 ± 4.2 | 3.0 ± 1.0 | 0.0 ± 0.1 |"
     ]
-    assert tables.ablation_table(records).splitlines()[0] == "| dataset | vem | vem paper | vem-1step |"
-    assert "own" not in tables.ablation_table(records)
+    ablated = [
+        record("pen-human", "vem", 12.0, None, variant="default", value_mean={"seed0": 0.1, "seed1": 0.3}),
+        record("pen-human", "vem", 7.0, None, variant="expectile-0.9", value_mean={"seed0": 0.5, "seed1": 0.5}),
+    ]
+    assert tables.ablation_table(ablated).splitlines() == [
+        "| variant | pen-human | mean V |",
+        "| --- | ---: | ---: |",
+        "| VEM as it is | 12.0 ± 1.0 | 0.200 |",
+        "| τ = 0.9 | 7.0 ± 1.0 | 0.500 |",
+    ]
     assert "| door-human | 6,729 | 25 demonstrations | `0123456789ab` |" in tables.data_table(records)
     assert "| door-human | vem | 1,000 | 2 | 100 | 1.5 | 3 |" in tables.run_table(records)
 

@@ -9,7 +9,7 @@ import vem
 from small_runs import make_run, quick_compilation, tiny_dataset
 from vem.cli import main
 from vem.errors import RunError
-from vem.runs.export import offline_estimate
+from vem.runs.records import EstimateSummary
 
 onnx = pytest.importorskip("onnx")
 
@@ -48,11 +48,12 @@ def test_rows_of_the_data_are_used_where_they_are_there(run, tmp_path):
 
 
 def test_an_estimate_goes_into_the_file(run, tmp_path):
-    assert offline_estimate(run.files) is None
-    (run.directory / "estimate.json").write_text(json.dumps({"seed0": 1.5}))
+    stored = dict.fromkeys(EstimateSummary.__required_keys__, 0) | {"policies": {"seed0": {"value": 1.5}}, "groups": []}
+    assert "estimate" not in held(vem.export(run, tmp_path / "without.onnx", seed=0).path)
+    run.files.write_estimate(stored)
     made = vem.export(run, tmp_path / "p.onnx", seed=0)
-    assert json.loads(held(made.path)["estimate"]) == {"seed0": 1.5}
-    (run.directory / "estimate.json").unlink()
+    assert json.loads(held(made.path)["estimate"])["policies"] == {"seed0": {"value": 1.5}}
+    run.files.estimate_path().unlink()
 
 
 def test_runs_that_cannot_be_exported(tmp_path, capsys):

@@ -78,9 +78,7 @@ def estimate_section(runs: list[RunRecord]) -> Section:
     """What the policies are worth by recorded data alone, where a run's directory holds such an estimate."""
     tables = []
     for run in runs:
-        read = getattr(run.files, "estimate", None)
-        record: Mapping[str, Any] | None = read() if read is not None else None
-        if record:
+        if (record := run.files.estimate()) is not None:
             rows = [["the log", _value(record.get("log")), "", ""]]
             for group in record.get("groups", ()):
                 settings = ", ".join(f"{name} {value:g}" for name, value in group.get("settings", {}).items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,7 +57,7 @@ def _export_run(source: Any, path: str | Path | None, seed: int | None, member: 
         raise RunError(f"{files.path} has no policy of {name} yet; finish it with vem train --resume {files.path}")
     policy = load_policy(found)
     facts: dict[str, Any] = {"data_sha256": files.facts.sha256}
-    if (estimate := offline_estimate(files)) is not None:
+    if (estimate := files.estimate()) is not None:
         facts["estimate"] = estimate
     return export_policy(policy, found.with_suffix(".onnx") if path is None else path, _observations(source), facts)
 
@@ -89,12 +88,4 @@ def _observations(source: Any) -> np.ndarray | None:
             run = source if isinstance(source, Run) else open_run(source)
             return run.dataset.observations
     except (VemError, OSError):
-        return None
-
-
-def offline_estimate(files: RunDirectory) -> Any | None:
-    """The estimate of the policies' values that the run directory holds, or None if it has none."""
-    try:
-        return json.loads((files.path / "estimate.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
         return None
