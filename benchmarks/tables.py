@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ablations
+import scale
 from score_records import Record, collect, column_of, index, read_all
 from vem.algorithms import METHODS
 from vem.compare.results import mark_best
@@ -23,7 +24,7 @@ from vem.evaluation.statistics import Spread
 from vem.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = (ROOT / "docs" / "results.md", ROOT / "README.md")
+DOCUMENTS = (ROOT / "docs" / "results.md", ROOT / "docs" / "scale.md", ROOT / "README.md")
 PEERS = ROOT / "benchmarks" / "results" / "peers.json"
 REGULARIZATION = ROOT / "benchmarks" / "results" / "trials" / "regularization.json"
 BEHAVIOR = ROOT / "benchmarks" / "results" / "behavior.json"
@@ -222,6 +223,40 @@ def seeds_table(path: Path = PEERS) -> str:
     return _table(["seeds", "steps/s of all together", "times one seed"], rows)
 
 
+def scale_table(path: Path = PEERS) -> str:
+    """Hours of the paper's table by the number of cores: equal time a cell, and the official number of updates."""
+    rates = scale.core_rates(path) if path.exists() else {}
+    equal = [scale.EQUAL_MINUTES / 60] * (scale.NUM_TASKS * len(rates))
+    official, apart = scale.cell_hours(rates), scale.cell_hours(rates, seeds_apart=True)
+    rows = [
+        [str(cores), *(_short_hours(scale.makespan(cells, cores)) for cells in (equal, official, apart))]
+        for cores in scale.CORES
+        if rates
+    ]
+    head = ["cores", f"{scale.EQUAL_MINUTES} minutes of a core for each cell"]
+    return _table([*head, "a million updates, a cell a core", "the same, each seed a cell"], rows)
+
+
+def cell_table(path: Path = PEERS) -> str:
+    """What one cell of each method takes on one core."""
+    rates = scale.core_rates(path) if path.exists() else {}
+    rows = [
+        [
+            name,
+            f"{rate:,.0f}",
+            f"{scale.EQUAL_MINUTES * 60 * rate / scale.NUM_SEEDS:,.0f}",
+            _short_hours(scale.NUM_SEEDS * scale.OFFICIAL_STEPS / rate / 3600),
+        ]
+        for name, rate in rates.items()
+    ]
+    head = ["method", "updates/s of one core", f"updates of each of three seeds in {scale.EQUAL_MINUTES} minutes"]
+    return _table([*head, "three seeds, a million updates each"], rows)
+
+
+def _short_hours(hours: float) -> str:
+    return f"{60 * hours:.0f} min" if hours < 2 else f"{hours:.0f} h" if hours < 72 else f"{hours / 24:.0f} days"
+
+
 def _speeds(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))["methods"] if path.exists() else {}
 
@@ -240,6 +275,8 @@ PARTS: dict[str, Callable[[Sequence[Record]], str]] = {
     "speed": lambda records: speed_table(),
     "peers": lambda records: peers_table(),
     "seeds": lambda records: seeds_table(),
+    "scale": lambda records: scale_table(),
+    "cells": lambda records: cell_table(),
 }
 """Name of a marked part → what fills it."""
 

@@ -33,7 +33,7 @@ def record(dataset, algorithm, mean, interval, preset="default", **changes):
     return {"dataset": dataset, "algorithm": algorithm, "preset": preset, **facts, **changes}
 
 
-@pytest.mark.parametrize("name", ["docs/results.md", "README.md"])
+@pytest.mark.parametrize("name", ["docs/results.md", "docs/scale.md", "README.md"])
 def test_the_documents_are_what_the_records_give(tables, name):
     text = (ROOT / name).read_text(encoding="utf-8")
     assert tables.filled(text, tables.read_all()) == text, "run: python benchmarks/tables.py write"
@@ -41,7 +41,7 @@ def test_the_documents_are_what_the_records_give(tables, name):
 
 def test_every_part_of_the_results_page_is_there(tables):
     text = (ROOT / "docs/results.md").read_text(encoding="utf-8")
-    parts = set(tables.PARTS) - {"results"}
+    parts = set(tables.PARTS) - {"results", "scale", "cells"}
     assert {name for name in parts if f"<!-- {name} -->" in text and f"<!-- /{name} -->" in text} == parts
 
 
@@ -76,6 +76,21 @@ def test_tables_by_hand(tables):
     ]
     assert "| door-human | 6,729 | 25 demonstrations | `0123456789ab` |" in tables.data_table(records)
     assert "| door-human | vem | 1,000 | 2 | 100 | 1.5 | 3 |" in tables.run_table(records)
+
+
+def test_the_time_of_the_papers_table_by_hand(tables, tmp_path):
+    rates = {"one_seed": 400.0, "3_seeds": 200.0}
+    path = tmp_path / "peers.json"
+    methods = {"bc": {"updates_per_second": rates}, "bcq-em": {"updates_per_second": rates}}
+    path.write_text(json.dumps({"about": {"cores": 2}, "methods": methods}))
+    # 23 cells of 20 minutes; a core does 100 updates a second, so a cell of three million takes 8 h 20 min.
+    assert tables.scale_table(path).splitlines()[2:] == [
+        "| 2 | 4 h | 4 days | 4 days |",
+        "| 8 | 60 min | 25 h | 25 h |",
+        "| 64 | 20 min | 8 h | 6 h |",
+    ]
+    assert tables.cell_table(path).splitlines()[2:] == ["| bc | 100 | 40,000 | 8 h |"]
+    assert tables.scale.makespan([3, 3, 2, 2, 2], 2) == 7
 
 
 def test_the_table_of_speeds_by_hand(tables, tmp_path):

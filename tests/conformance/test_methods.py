@@ -56,8 +56,10 @@ def test_training_changes_the_policy(trial):
 
 def test_compiles_once_for_each_stage(trial):
     assert len(trial.chunks) > len(trial.run.algorithm.stages)
-    for stage in trial.run.algorithm.stages:
-        assert loop.compile_chunk(stage, None)._cache_size() == 1
+    sizes = [loop.compile_chunk(stage, None)._cache_size() for stage in trial.run.algorithm.stages]
+    # The first stage's program may have been compiled ahead, for one set of shapes.
+    assert sizes[0] in (0, 1)
+    assert sizes[1:] == [1] * (len(sizes) - 1)
 
 
 def test_same_seed_same_bits(trial):
