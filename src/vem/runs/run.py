@@ -313,10 +313,10 @@ class Run:
 
     def _write_policies(self, state: Any) -> None:
         """Write the policies with their support data, and before them what speaks against them."""
-        policies, support = self.export(state), measure_support(self.dataset)
+        policies, support = self.export(state), measure_support(self.training_data)
         if support is not None:
             policies = [policy.with_support(support) for policy in policies]
-        self.files.write_warnings(find_warnings(self.dataset, policies, self.files.metrics().records, support))
+        self.files.write_warnings(find_warnings(self.training_data, policies, self.files.metrics().records, support))
         for policy, path in zip(policies, self.policy_paths, strict=True):
             policy.save(path)
 
@@ -326,7 +326,7 @@ class Run:
             return None
         stage = self.algorithm.stages[self._snapshot.stage if self._snapshot else 0]
         state = jax.eval_shape(lambda: self.initial().state)
-        return compile_ahead(stage, state, rows_shape(self.dataset), len(self.config.members))
+        return compile_ahead(stage, state, rows_shape(self.training_data), len(self.config.members))
 
     def _source(self, snapshot: Snapshot) -> tuple[Rows, Callable[[int, int], Rows] | None, float]:
         """The rows to begin with, what changes them on the way, and the largest |reward| of all."""
