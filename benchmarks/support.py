@@ -88,30 +88,24 @@ def action_measures(states: np.ndarray, actions: np.ndarray, random: np.random.G
     turn, chosen = directions(known, -0.25), random.permutation(len(known))[:NUM_PROTOTYPES]
     rows = known[chosen] @ turn
     factors, offsets = random.normal(size=(known.shape[1], 256)) / np.sqrt(known.shape[1]), random.normal(size=256)
-    features: dict[str, Callable[[np.ndarray], np.ndarray] | None] = {
-        "": None,
+    features: dict[str, StateMeasure] = {
+        "": lambda z: np.zeros((len(z), 1)),
         "linear residual, ": lambda z: np.concatenate([z, np.ones((len(z), 1))], 1),
         "random-feature residual, ": lambda z: np.concatenate([np.maximum(z @ factors + offsets, 0), z], 1),
     }
     sample = random.permutation(len(known))[:20_000]
     found: dict[str, ActionMeasure] = {}
     for name, make in features.items():
-        if make is None:
-            kept = taken[chosen]
+        seen = make(known[sample])
+        penalty = 1e-2 * len(sample) * np.eye(seen.shape[1])
+        slope = np.linalg.solve(seen.T @ seen + penalty, seen.T @ taken[sample])
+        spread = (taken[sample] - seen @ slope).std(0) + 1e-3
+        kept = (taken[chosen] - make(known[chosen]) @ slope) / spread
 
-            def left(x, u, make=None, slope=None, spread=None):
-                return (u - center) / unit
+        def left(x, u, make=make, slope=slope, spread=spread):
+            return ((u - center) / unit - make((x - mean) / deviation) @ slope) / spread
 
-        else:
-            seen = make(known[sample])
-            penalty = 1e-2 * len(sample) * np.eye(seen.shape[1])
-            slope = np.linalg.solve(seen.T @ seen + penalty, seen.T @ taken[sample])
-            spread = (taken[sample] - seen @ slope).std(0) + 1e-3
-            kept = (taken[chosen] - make(known[chosen]) @ slope) / spread
-
-            def left(x, u, make=make, slope=slope, spread=spread):
-                return ((u - center) / unit - make((x - mean) / deviation) @ slope) / spread
-
+        if name:
             found[f"{name}alone"] = lambda x, u, left=left: np.square(left(x, u)).sum(1)
 
         def apart(x, u, kept=kept, left=left):
