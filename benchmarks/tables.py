@@ -58,6 +58,15 @@ def score_table(records: Sequence[Record]) -> str:
     return _scores([r for r in records if METHODS[r["algorithm"]].ablates is None], with_interval=True)
 
 
+def regression_table(records: Sequence[Record]) -> str:
+    """VEM beside the ablations that have records of scores."""
+    ablated = {r["dataset"] for r in records if METHODS[r["algorithm"]].ablates}
+    chosen = [
+        r for r in records if r["dataset"] in ablated and "vem" in (r["algorithm"], METHODS[r["algorithm"]].ablates)
+    ]
+    return _scores(chosen, with_interval=True)
+
+
 def ablation_table(records: Sequence[Record] | None = None) -> str:
     """VEM with one choice changed at a time: score, and how far the mean value is from the default's."""
     records = ablations.read_ablations() if records is None else records
@@ -266,6 +275,7 @@ PARTS: dict[str, Callable[[Sequence[Record]], str]] = {
     "results": readme_table,
     "scores": score_table,
     "paper": paper_table,
+    "regression": regression_table,
     "ablations": lambda records: ablation_table(),
     "values": value_table,
     "data": data_table,

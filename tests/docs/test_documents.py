@@ -34,6 +34,20 @@ SHORT = {
 }
 SLOW = ("vem compare paper --data-dir ~/data --run", "vem theory --out theory --json")
 """Commands that do what another one in the list does, only longer."""
+LONG = (
+    "vem compare door-human pen-human --data-dir ~/data --algorithms vem,bc,iql",
+    "vem compare paper --data-dir ~/data --algorithms",
+    "vem estimate runs/log-vem",
+    "vem report RUN --held-out",
+    "vem report RUN --out",
+    "vem sweep antmaze-umaze.hdf5 --discount",
+    "vem train DATASET --algorithm cql",
+    "vem train antmaze-umaze.hdf5 --expectile",
+    "vem train door-human.hdf5 --expectile",
+    "docs/comparison.md",
+    "docs/choosing.md",
+)
+"""Commands and documents of the slow selection: what they call has tests of its own."""
 WORDS = {
     "DATASET": "antmaze-umaze.hdf5",
     "FILE": "held-out.hdf5",
@@ -127,7 +141,17 @@ def inside(place, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::vem.errors.DataWarning")
-@pytest.mark.parametrize("command", commands())
+def slow_where_long(cases: list) -> list:
+    """The cases, the long ones among them marked slow."""
+    marked = []
+    for case in cases:
+        values = case if isinstance(case, tuple) else (case,)
+        is_long = values[0].startswith(LONG)
+        marked.append(pytest.param(*values, marks=pytest.mark.slow) if is_long else case)
+    return marked
+
+
+@pytest.mark.parametrize("command", slow_where_long(commands()))
 def test_commands_run(command, inside, capsys):
     needs_run = re.search(r"runs/antmaze-umaze-vem|\bRUN\b", command)
     if needs_run and not (inside / "runs/antmaze-umaze-vem").exists():
@@ -136,7 +160,9 @@ def test_commands_run(command, inside, capsys):
 
 
 @pytest.mark.filterwarnings("ignore::vem.errors.DataWarning")
-@pytest.mark.parametrize(("document", "code"), snippets(), ids=lambda value: value if "\n" not in value else "")
+@pytest.mark.parametrize(
+    ("document", "code"), slow_where_long(snippets()), ids=lambda value: value if "\n" not in value else ""
+)
 def test_snippets_run(document, code, inside):
     if not (inside / "runs/antmaze-umaze-vem").exists():
         assert main(shortened("vem train antmaze-umaze.hdf5")) == 0

@@ -100,14 +100,16 @@ def test_a_run_of_several_seeds_has_an_estimate_each_and_one_in_all(tmp_path):
     assert "mean of 2 seeds" in str(found)
 
 
-@pytest.mark.parametrize("kind", ["discrete", "several", "mixed"])
+@pytest.mark.parametrize("kind", ["discrete", pytest.param("several", marks=pytest.mark.slow), "mixed"])
 def test_all_kinds_of_actions(tmp_path, kind):
     found = vem.estimate(train(tmp_path / "run", kind=kind), steps=3)
     assert np.isfinite(found.value.value)
     assert found.policies["seed0"].importance.effective_sample is not None
 
 
-@pytest.mark.parametrize("algorithm", ["td3bc", "cql", "bcq"])
+@pytest.mark.parametrize(
+    "algorithm", ["td3bc", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cql", "bcq"))]
+)
 def test_policies_of_other_kinds(tmp_path, algorithm):
     found = vem.estimate(train(tmp_path / "run", algorithm), steps=3)
     assert np.isfinite(found.value.value)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from vem.core.advantages import typical_share
+from vem.data.samples import sample_episodes
 from vem.report import landscape, weighting
 from vem.report.curves import draw_curves
 from vem.report.records import label_runs, read_run
@@ -78,7 +79,7 @@ def test_recomputed_weights_have_the_effective_sample_of_their_number(run):
 
 
 def test_weights_of_some_rows_have_the_effective_sample_of_all(run):
-    some = weighting.sample_episodes(run.dataset, 120)
+    some = sample_episodes(run.dataset, 120)
     assert some.num_transitions < 0.6 * run.dataset.num_transitions
     found = weighting.weight_function(run, some)(run.policies["seed0-expectile0.3"])
     assert weighting.effective_share(found) == pytest.approx(typical_share(run.dataset.num_transitions), abs=0.02)
@@ -91,7 +92,7 @@ def test_effective_share_of_known_weights():
 
 
 def test_a_sample_is_made_of_whole_episodes(run):
-    sample = weighting.sample_episodes(run.dataset, num_rows=100)
+    sample = sample_episodes(run.dataset, num_rows=100)
     assert 50 < sample.num_rows <= 100
     whole = {tuple(run.dataset.observations[i]) for i in run.dataset.episode_starts}
     assert {tuple(sample.observations[i]) for i in sample.episode_starts} <= whole

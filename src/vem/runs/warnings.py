@@ -70,7 +70,7 @@ def _drift(values: np.ndarray) -> tuple[float, float] | None:
     last, before = values[-size:], values[-2 * size : -size]
     moved = float(last.mean() - before.mean())
     noise = float(np.sqrt((last.var() + before.var()) / size))
-    means = [part.mean() for part in np.array_split(values, 10)]
+    means = [part.mean() for part in np.array_split(values, min(10, len(values)))]
     path = max(float(np.ptp([values[0], *means])), 1e-12)
     is_level = abs(moved) <= DRIFT * path or abs(moved) <= 0.01 * abs(float(last.mean()))
     return None if is_level or abs(moved) <= 2 * noise else (abs(moved) / path, moved)
