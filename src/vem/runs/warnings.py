@@ -49,7 +49,8 @@ def unsettled_values(lines: Sequence[MetricLine]) -> RunWarning | None:
     """Whether the mean value still moved, in one direction, at the end of the values' training."""
     drifts: dict[str, tuple[float, float]] = {}
     for name in lines[-1].members if lines else ():
-        values = np.array([line.members[name]["value_mean"] for line in lines if "value_mean" in line.members[name]])
+        found = [line.members.get(name, {}).get("value_mean") for line in lines]
+        values = np.array([value for value in found if value is not None])
         if len(values) >= LEAST_LINES and (drift := _drift(values)) is not None:
             drifts[name] = drift
     if not drifts:
@@ -70,7 +71,7 @@ def _drift(values: np.ndarray) -> tuple[float, float] | None:
     last, before = values[-size:], values[-2 * size : -size]
     moved = float(last.mean() - before.mean())
     noise = float(np.sqrt((last.var() + before.var()) / size))
-    means = [part.mean() for part in np.array_split(values, 10)]
+    means = [part.mean() for part in np.array_split(values, min(10, len(values)))]
     path = max(float(np.ptp([values[0], *means])), 1e-12)
     is_level = abs(moved) <= DRIFT * path or abs(moved) <= 0.01 * abs(float(last.mean()))
     return None if is_level or abs(moved) <= 2 * noise else (abs(moved) / path, moved)
