@@ -26,6 +26,7 @@ def test_values_that_still_rise_have_not_settled():
     assert "--steps" in found.advice
     assert unsettled_values(lines(1 - np.exp(-20 * time) + noise)) is None
     assert unsettled_values(lines(noise)) is None  # nothing but noise
+    assert unsettled_values(lines(np.arange(7.0))) is not None
     assert unsettled_values(lines(time[:3])) is None  # too few to tell
     assert unsettled_values(lines(time, "policy_loss")) is None
     assert unsettled_values([]) is None

@@ -49,7 +49,8 @@ def unsettled_values(lines: Sequence[MetricLine]) -> RunWarning | None:
     """Whether the mean value still moved, in one direction, at the end of the values' training."""
     drifts: dict[str, tuple[float, float]] = {}
     for name in lines[-1].members if lines else ():
-        values = np.array([line.members[name]["value_mean"] for line in lines if "value_mean" in line.members[name]])
+        found = [line.members.get(name, {}).get("value_mean") for line in lines]
+        values = np.array([value for value in found if value is not None])
         if len(values) >= LEAST_LINES and (drift := _drift(values)) is not None:
             drifts[name] = drift
     if not drifts:
