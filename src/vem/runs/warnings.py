@@ -143,7 +143,7 @@ def lucky_returns(sample: Dataset, policies: Sequence[Policy]) -> RunWarning | N
         "luck",
         f"Rewards look like luck: about {share:.0%} of the spread of recorded returns comes from what the same action "
         "in the same state led to. The largest returns along recordings are then partly lucky, and values too high.",
-        "Lower the expectile (--expectile), shorten the plan (--n-max 1), or compare with iql; add columns that "
+        "Lower the expectile (--expectile), shorten the plan (--num-plan-steps), or compare with iql; add columns that "
         "explain the differences.",
     )
 
