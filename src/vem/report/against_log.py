@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -181,12 +182,7 @@ def draw_support(comparisons: list[Comparison], prefix: str) -> list[Drawing]:
         )
         line.set_gid(f"series-{one.index}-line")
         outside.append(f"{np.mean(scores < OUTSIDE):.1%} of the actions of {one.one.label}")
-    axes.axvline(OUTSIDE, color=GRAY, linewidth=0.9)
-    log_axis(axes.xaxis, LEAST_SCORE, 1)
-    log_axis(axes.yaxis, 0.1, 100)
-    axes.set(xlim=(LEAST_SCORE, 1), ylim=(0.1, 110))
-    label_axes(axes, "score of support", "actions with this score or less (%, log scale)")
-    legend_below(axes)
+    _finish_scores(axes, "actions")
     held_out = len(comparisons[0].support.distances)
     caption = (
         f"In {held_out:,} held-out recorded states, all seeds together. A score is the share of held-out recorded "
@@ -195,6 +191,16 @@ def draw_support(comparisons: list[Comparison], prefix: str) -> list[Drawing]:
         f"vertical line is outside: {'; '.join(outside)}."
     )
     return [Drawing(f"{prefix}support", "Support of the policy's actions", caption, figure, caption)]
+
+
+def _finish_scores(axes: Any, what: str) -> None:
+    """Scales, labels and legend of shares by score, and the line below which scores are outside."""
+    axes.axvline(OUTSIDE, color=GRAY, linewidth=0.9)
+    log_axis(axes.xaxis, LEAST_SCORE, 1)
+    log_axis(axes.yaxis, 0.1, 100)
+    axes.set(xlim=(LEAST_SCORE, 1), ylim=(0.1, 110))
+    label_axes(axes, "score of support", f"{what} with this score or less (%, log scale)")
+    legend_below(axes)
 
 
 def draw_reach(comparisons: list[Comparison], prefix: str) -> list[Drawing]:
@@ -220,12 +226,7 @@ def draw_reach(comparisons: list[Comparison], prefix: str) -> list[Drawing]:
             grid, found, color=color, linestyle=LINES[number], label=f"one column moved by {deviations} deviations"
         )
         shares.append(f"{np.mean(scores < OUTSIDE):.0%} of those moved by {deviations}")
-    axes.axvline(OUTSIDE, color=GRAY, linewidth=0.9)
-    log_axis(axes.xaxis, LEAST_SCORE, 1)
-    log_axis(axes.yaxis, 0.1, 100)
-    axes.set(xlim=(LEAST_SCORE, 1), ylim=(0.1, 110))
-    label_axes(axes, "score of support", "states with this score or less (%, log scale)")
-    legend_below(axes)
+    _finish_scores(axes, "states")
     caption = (
         f"How well scores tell states that were not recorded: {len(states):,} held-out recorded states, and the same "
         "with one column, drawn at random, moved by some of its deviations. Left of the vertical line is outside: "
