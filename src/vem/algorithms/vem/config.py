@@ -22,6 +22,8 @@ RARE = 0.95
 SHORTEST_RECORDING = 8
 """Steps of the typical recording below which there is nothing for a guide to point at."""
 LONGEST_HORIZON = 25
+WEIGHT_DECAY = 0.1
+"""Of a regression, whose good rows are few; an executor learns from all rows, and weight decay costs it far mazes."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,9 @@ class VEM(Configuration):
     policy_lr_schedule: Literal["cosine", "none"] = setting(
         "cosine", "cosine: the actor's learning rate falls to 0 at the end; none: it stays"
     )
-    policy_weight_decay: float = setting(0.0, "Decoupled weight decay of the actor", "not negative")
+    policy_weight_decay: float | None = setting(
+        None, "Decoupled weight decay of the actor; none: 0.1, if guided 0", "not negative"
+    )
     batch_size: int = setting(256, "Rows in an update", "positive")
     normalize_observations: bool = setting(True, "Standardize observations; the policy does it too")
     normalize_rewards: bool = setting(True, "Divide rewards by the largest discounted return recorded")
@@ -187,6 +191,8 @@ class VEM(Configuration):
             config = dataclasses.replace(config, horizon=horizon)
         if config.value_share is None:
             config = dataclasses.replace(config, value_share=0.25 if is_guided else 0.5)
+        if config.policy_weight_decay is None:
+            config = dataclasses.replace(config, policy_weight_decay=0.0 if is_guided else WEIGHT_DECAY)
         if config.discount is None:
             is_far = is_guided and spec.unrewarded >= RARE
             discount = round(min(max(1 - 3 / spec.typical_steps, 0.99), 0.997), 4) if is_far else 0.99

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from vem.algorithms.base import Batch, Metrics, Rows, Spec, Stage
 from vem.algorithms.vem import policy as regression
@@ -25,7 +24,7 @@ from vem.algorithms.vem.config import VEM
 from vem.algorithms.vem.values import VEMState, final_values
 from vem.core import advantages, memory, sampling
 from vem.core.distributions import log_deviation
-from vem.core.networks import Network, apply_network, descend, init_network, scheduled_lr
+from vem.core.networks import Network, apply_network, descend, init_network
 
 SHORTEST_MOVE = 0.2
 """Share of the horizon from which on the executor learns moves."""
@@ -71,12 +70,6 @@ def guided(config: VEM, spec: Spec, num_steps: int) -> regression.PolicyLearner:
 # ---- networks ----
 
 
-def optimizer(config: VEM, num_steps: int) -> optax.GradientTransformation:
-    """Adam with decoupled weight decay; the learning rate falls over ``num_steps`` steps if scheduled."""
-    lr = scheduled_lr(config.policy_lr, config.policy_lr_schedule, num_steps)
-    return optax.adamw(lr, weight_decay=config.policy_weight_decay)
-
-
 def init_networks(config: VEM, spec: Spec, num_guide: int, num_executor: int, key: jax.Array) -> GuidedState:
     """Guide and executor before the first step."""
     guide_key, executor_key = jax.random.split(key)
@@ -87,10 +80,10 @@ def init_networks(config: VEM, spec: Spec, num_guide: int, num_executor: int, ke
     return GuidedState(
         guide=guide,
         guide_log_std=guide_log_std,
-        guide_opt_state=optimizer(config, num_guide).init((guide, guide_log_std)),
+        guide_opt_state=regression.policy_optimizer(config, num_guide).init((guide, guide_log_std)),
         executor=executor,
         free_log_std=free_log_std,
-        executor_opt_state=optimizer(config, num_executor).init((executor, free_log_std)),
+        executor_opt_state=regression.policy_optimizer(config, num_executor).init((executor, free_log_std)),
         move_scale=jnp.ones(observed),
     )
 
@@ -197,7 +190,9 @@ def guide_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
 
         parameters = (learner.guide, learner.guide_log_std)
         (loss, error), grads = jax.value_and_grad(compute_loss, has_aux=True)(parameters)
-        (guide, free), opt_state = descend(optimizer(config, num_steps), grads, learner.guide_opt_state, parameters)
+        (guide, free), opt_state = descend(
+            regression.policy_optimizer(config, num_steps), grads, learner.guide_opt_state, parameters
+        )
         learner = learner._replace(guide=guide, guide_log_std=free, guide_opt_state=opt_state)
         metrics = {
             "guide_loss": loss,
@@ -255,7 +250,7 @@ def executor_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
         parameters = (learner.executor, learner.free_log_std)
         loss, grads = jax.value_and_grad(compute_loss)(parameters)
         (executor, free), opt_state = descend(
-            optimizer(config, num_steps), grads, learner.executor_opt_state, parameters
+            regression.policy_optimizer(config, num_steps), grads, learner.executor_opt_state, parameters
         )
         learner = learner._replace(executor=executor, free_log_std=free, executor_opt_state=opt_state)
         return state._replace(policy=learner), {"policy_loss": loss, "log_likelihood": -loss}

@@ -56,6 +56,7 @@ class PolicyLearner(NamedTuple):
 
 def policy_optimizer(config: VEM, num_steps: int) -> optax.GradientTransformation:
     """Adam with decoupled weight decay; the learning rate falls over ``num_steps`` steps if scheduled."""
+    assert config.policy_weight_decay is not None, "complete decides it"
     lr = scheduled_lr(config.policy_lr, config.policy_lr_schedule, num_steps)
     return optax.adamw(lr, weight_decay=config.policy_weight_decay)
 
