@@ -38,8 +38,11 @@ DATASETS = (
     "pen-human",
     "antmaze-umaze",
 )
-LENGTHS = {"bc": (200, 2000), "vem": (400, 2000), "iql": (400, 2000), "td3bc": (400, 2000)}
-"""Method → steps after which a policy is kept."""
+TRAININGS = (
+    ("bc", (200, 2000)),
+    *((method, lengths) for method in ("vem", "iql", "td3bc") for lengths in ((400, 2000), (10_000,))),
+)
+"""Methods, and the steps after which a policy is kept; the last of them is the length of the training."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def train(name: str, out: Path, data_dir: Path) -> None:
     """Keep policies of every method after few and many steps."""
     import vem
 
-    for method, lengths in LENGTHS.items():
+    for method, lengths in TRAININGS:
         paths = {steps: out / name / f"{method}-{steps}.safetensors" for steps in lengths}
         if all(path.exists() for path in paths.values()):
             continue
@@ -88,8 +91,8 @@ def train(name: str, out: Path, data_dir: Path) -> None:
             "policy_hidden": (128, 128),
             **({} if method == "bc" else {"value_hidden": (128, 128)}),
         }
-        if method == "vem":
-            settings["policy"] = "regression"
+        if method == "vem" and max(lengths) < 10_000:
+            settings["policy"] = "regression"  # a guided policy needs longer to be one
         print(f"{name}: training {method}", flush=True)
         vem.train(
             load(name, data_dir),

@@ -27,6 +27,7 @@ from vem.estimation.importance import (
 )
 from vem.estimation.log import Log, find_horizon, read_log, require_starts
 from vem.estimation.result import FEWEST_RECORDINGS, Estimate, GroupEstimate, PolicyEstimate, Value, judge
+from vem.estimation.support import unusual, weigh
 from vem.evaluation.statistics import CONFIDENCE
 from vem.policy import Policy
 from vem.runs.capacity import refusing_to_run_out
@@ -146,6 +147,11 @@ class Valuation:
         return fit_behavior(self.fitted_to.dataset)
 
     @cached_property
+    def border(self) -> float:
+        """The log-density that all but a twentieth of recorded actions exceed."""
+        return unusual(self.behavior, self.log.dataset)
+
+    @cached_property
     def _rows(self) -> np.ndarray:
         """The rows of the recordings that are valued, up to the horizon."""
         steps = [np.arange(at, at + count) for at, count in zip(self.log.starts, self.log.lengths, strict=True)]
@@ -160,17 +166,30 @@ class Valuation:
         """The estimates of one policy."""
         log, dataset, rows = self.log, self.log.dataset, self._rows
         acted = policy_actions(policy, self.fitted_to.dataset)
-        fitted = fitted_q.fit(self.fitted_to, acted, self.steps, seed=self.seed)
+        support = weigh(self.behavior, self.border, self.fitted_to.dataset.observations, acted)
+        fitted = fitted_q.fit(self.fitted_to, acted, support, self.steps, seed=self.seed)
         own = acted if log is self.fitted_to else policy_actions(policy, dataset)
         observed, mass = dataset.observations[rows], log.mass[rows]
         recorded = scale_actions(dataset.actions[rows], dataset)
+        weight = weigh(self.behavior, self.border, observed, own[rows])
         q, v = (fitted.values(observed, mass, actions) for actions in (recorded, own[rows]))
+        v[1] = weight * v[1] + (1 - weight) * fitted.unit.lost(mass)
         factors = log.discount ** (np.arange(len(rows)) - np.repeat(self._firsts, log.lengths))
-        gains = np.add.reduceat(factors * (v - q), self._firsts, axis=1)
-        value, difference, facts = _combined(v[:, self._firsts], gains, log.start_returns)
-        weighted = self._weighted(policy, fitted, q.mean(0), recorded)
+        gains = np.add.reduceat(factors * (v - q), self._firsts, axis=2)
+        bold, cautious = (_combined(v[i][:, self._firsts], gains[i], log.start_returns) for i in (0, 1))
+        value, difference = (_reaching(cautious[i], bold[i]) for i in (0, 1))
+        weighted = self._weighted(policy, fitted, q[0].mean(0), recorded)
         verdict, reason = judge(difference, len(log.starts))
-        return PolicyEstimate(value, difference, *weighted, **facts, verdict=verdict, reason=reason)
+        return PolicyEstimate(
+            value,
+            difference,
+            bold[0],
+            *weighted,
+            **cautious[2],
+            supported=float(weight.mean()),
+            verdict=verdict,
+            reason=reason,
+        )
 
     def _weighted(
         self, policy: Policy, fitted: fitted_q.FittedQ, q: np.ndarray, recorded: np.ndarray
@@ -184,7 +203,7 @@ class Valuation:
         observed = log.dataset.observations[rows]
         ratios = density(observed, recorded) - self.behavior(observed, recorded)
         sampled = policy_actions(policy, log.dataset, self.seed)[rows]
-        v = fitted.values(observed, log.mass[rows], sampled).mean(0)
+        v = fitted.values(observed, log.mass[rows], sampled)[0].mean(0)
         columns = [log.dataset.rewards[rows].astype(np.float64), ratios, q, v]
         laid = (lay_side_by_side(column, self._firsts, log.lengths) for column in columns)
         decisions = Decisions(*laid, discount=log.discount)
@@ -219,6 +238,13 @@ def _combined(q: np.ndarray, gains: np.ndarray, returns: np.ndarray) -> tuple[Va
     gap = value - float(returns.mean())
     facts = {"fitted": fitted, "anchored": anchored, "refits": tuple(refits.tolist())}
     return Value(value, _around(value, errors[0], freedom)), Value(gap, _around(gap, errors[1], freedom)), facts
+
+
+def _reaching(cautious: Value, bold: Value) -> Value:
+    """The cautious value, whose interval reaches as far up as the bold one's."""
+    if cautious.interval is None or bold.interval is None:
+        return cautious
+    return cautious._replace(interval=(cautious.interval[0], max(cautious.interval[1], bold.interval[1])))
 
 
 def _error_of_mean(values: np.ndarray) -> float:

@@ -1,11 +1,14 @@
 """Fitted Q evaluation: Q of a fixed policy from recorded steps, as an Algorithm of the training loop.
 
-    Q(s, a, h) ← r + γ·Q̄(s′, π(s′), h − 1),  nothing after a terminal or the last step of the horizon
+    bold       Q(s, a, h) ← r + γ·Q̄(s′, π(s′), h − 1),  nothing after a terminal or the last step of the horizon
+    cautious   the same with w·Q̄(s′, π(s′), h − 1) + (1 − w)·L(h − 1) instead of Q̄
 
-h is the number of steps left. Every member is fitted to recordings drawn with replacement, so that their spread says
-how far the answer depends on the recordings that happen to be there. Two stages: the first regresses on the returns of
-the log, the value of the behavior, and the second replaces the behavior by the policy. Starting from the log's values,
-rather than from zero, leaves the second stage only the difference to learn.
+h is the number of steps left. w is 1 where the log holds actions like the policy's and falls to 0 where it holds none
+(``support.py``), and L is what poor steps earn: the cautious Q takes for lost what no recording shows. Both are outputs
+of one network. Every member is fitted to recordings drawn with replacement: their spread says how far the answer
+depends on the recordings that happen to be there. Two stages: the first regresses on the returns of the log, the value
+of the behavior, and the second replaces the behavior by the policy. Starting from the log's values, rather than from
+zero, leaves the second stage only the difference to learn.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ LEAST_STEPS, MOST_STEPS = 3000, 5000
 EPOCHS = 4
 NUM_MEMBERS = 5
 VALUED_ROWS = 8192
+POOR_SHARE = 0.01
 
 
 class FQEState(NamedTuple):
@@ -56,11 +60,20 @@ class Unit(NamedTuple):
     """The least and the most that H steps can earn which go on, with the rewards of the log."""
     ending: tuple[float, float]
     """The least and the most that a step can earn which ends the task."""
+    poor: float
+    """What H steps earn with a reward that all but a hundredth of the log's steps reach."""
+    may_end: bool
+    """Whether the log has steps that end the task."""
 
     def clip(self, q: Any, mass: Any) -> Any:
         """Q within what the steps that are left can earn: in all of them, or by ending the task."""
         (low, high), (least, most) = self.going, self.ending
         return q.clip((mass * low).clip(max=least), (mass * high).clip(min=most))
+
+    def lost(self, mass: Any) -> Any:
+        """L: what is left to earn where the policy has left the data."""
+        poor = mass * self.poor
+        return poor.clip(max=self.ending[0]) if self.may_end else poor
 
 
 class FittedQ(NamedTuple):
@@ -74,7 +87,7 @@ class FittedQ(NamedTuple):
     spec: Spec
 
     def values(self, observations: np.ndarray, mass: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Q of each member in each row, (members, rows); actions in the networks' units."""
+        """Q of each member in each row, (bold and cautious, members, rows); actions in the networks' units."""
         parts = []
         for at in range(0, len(observations), VALUED_ROWS):
             rows = slice(at, at + VALUED_ROWS)
@@ -84,27 +97,31 @@ class FittedQ(NamedTuple):
             # Whole blocks, so that one program values them all.
             padded = np.pad(inputs, ((0, VALUED_ROWS - len(inputs)), (0, 0)))
             found = _apply_all(self.critics, jnp.asarray(padded))[:, : len(inputs)]
-            parts.append(np.asarray(found, np.float64))
-        scaled = np.concatenate(parts, axis=1)
+            parts.append(np.moveaxis(np.asarray(found, np.float64), 2, 0))
+        scaled = np.concatenate(parts, axis=2)
         q = self.unit.middle * mass + self.unit.spread * scaled
         return self.unit.clip(q, mass)
 
 
 @jax.jit
 def _apply_all(critics: Network, inputs: jax.Array) -> jax.Array:
-    return jax.lax.map(lambda critic: apply_network(critic, inputs)[:, 0], critics)
+    return jax.lax.map(lambda critic: apply_network(critic, inputs), critics)
 
 
 def fit(
     log: Log,
     policy_actions: np.ndarray,
+    support: np.ndarray,
     num_steps: int | None = None,
     num_members: int = NUM_MEMBERS,
     seed: int = 0,
 ) -> FittedQ:
-    """The networks of a policy whose action in each row of the log is given, in the networks' units."""
+    """The networks of a policy whose action in each row of the log is given, in the networks' units.
+
+    ``support`` holds w of these actions.
+    """
     spec, unit = spec_of(log.dataset), find_unit(log)
-    rows, mean, deviation = _put(log, policy_actions, spec)
+    rows, mean, deviation = _put(log, policy_actions, support, spec)
     steps = num_steps or choose_steps(log)
     algorithm = make(spec, unit, log, steps)
     members = [Member(seed + index, {}) for index in range(num_members)]
@@ -128,21 +145,23 @@ def find_unit(log: Log) -> Unit:
     total = log.horizon if log.discount == 1 else (1 - log.discount**log.horizon) / (1 - log.discount)
     is_last = log.dataset.terminal[log.dataset.valid]
     going, ending = (_extremes(part) for part in (total * rewards[~is_last], rewards[is_last]))
-    return Unit(middle, spread, going, ending)
+    poor = float(total * np.quantile(rewards, POOR_SHARE))
+    return Unit(middle, spread, going, ending, poor, bool(is_last.any()))
 
 
 def _extremes(values: np.ndarray) -> tuple[float, float]:
     return (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
 
 
-def _put(log: Log, policy_actions: np.ndarray, spec: Spec) -> tuple[Rows, np.ndarray, np.ndarray]:
-    """The rows with more beside the observations: [s, m, π(s), recording, return, is it whole]."""
+def _put(log: Log, policy_actions: np.ndarray, support: np.ndarray, spec: Spec) -> tuple[Rows, np.ndarray, np.ndarray]:
+    """The rows with more beside the observations: [s, m, π(s), w, recording, return, is it whole]."""
     rows = put_rows(log.dataset, normalize_observations=True)
     mean, deviation = np.asarray(rows.observation_mean), np.asarray(rows.observation_deviation)
     encoded = np.asarray(spec.head.encode(jnp.asarray(policy_actions)))
     extra = [
         log.mass[:, None],
         encoded,
+        support[:, None],
         log.episode[:, None],
         log.returns[:, None],
         log.is_known[:, None].astype(np.float32),
@@ -167,7 +186,7 @@ def make(spec: Spec, unit: Unit, log: Log, num_steps: int) -> Algorithm:
     num_recordings, has_returns = int(log.episode.max()) + 1, bool(log.is_known.any())
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> FQEState:
-        critic = init_network(jax.random.fold_in(key, 0), (num_inputs, *HIDDEN, 1))
+        critic = init_network(jax.random.fold_in(key, 0), (num_inputs, *HIDDEN, 2))
         return FQEState(critic, critic, optimizer.init(critic), jax.random.fold_in(key, 1), swept)
 
     def refresh(needs_return: bool) -> Any:
@@ -183,8 +202,8 @@ def make(spec: Spec, unit: Unit, log: Log, num_steps: int) -> Algorithm:
         return draw
 
     def value(critic: Network, inputs: jax.Array) -> jax.Array:
-        """Q in units of the spread."""
-        return inputs[:, observed] * (unit.middle / unit.spread) + apply_network(critic, inputs)[:, 0]
+        """Both Q in units of the spread, (rows, 2)."""
+        return inputs[:, observed, None] * (unit.middle / unit.spread) + apply_network(critic, inputs)
 
     def regress(state: FQEState, inputs: jax.Array, targets: jax.Array) -> tuple[FQEState, Metrics]:
         def compute_loss(critic: Network) -> tuple[jax.Array, jax.Array]:
@@ -199,14 +218,16 @@ def make(spec: Spec, unit: Unit, log: Log, num_steps: int) -> Algorithm:
         return jnp.concatenate([batch.observations[:, : observed + 1], head.encode(batch.actions)], axis=1)
 
     def to_returns(state: FQEState, memory: Shares, batch: Batch, key: jax.Array) -> tuple[FQEState, Metrics]:
-        state, metrics = regress(state, pairs(batch), batch.observations[:, -2] / unit.spread)
+        state, metrics = regress(state, pairs(batch), batch.observations[:, -2, None] / unit.spread)
         return state._replace(target=state.critic), metrics
 
     def evaluate(state: FQEState, memory: Shares, batch: Batch, key: jax.Array) -> tuple[FQEState, Metrics]:
         following = batch.next_observations[:, :num_inputs]
-        mass = following[:, observed]
-        next_q = unit.clip(value(state.target, following) * unit.spread, mass) / unit.spread
-        target_q = batch.rewards / unit.spread + log.discount * batch.continues * next_q
+        mass, weight = following[:, observed, None], batch.next_observations[:, num_inputs, None]
+        bold, cautious = jnp.split(unit.clip(value(state.target, following) * unit.spread, mass), 2, axis=1)
+        cautious = weight * cautious + (1 - weight) * unit.lost(mass)
+        next_q = jnp.concatenate([bold, cautious], axis=1) / unit.spread
+        target_q = batch.rewards[:, None] / unit.spread + log.discount * batch.continues[:, None] * next_q
         state, metrics = regress(state, pairs(batch), target_q)
         return state._replace(target=optax.incremental_update(state.critic, state.target, TARGET_RATE)), metrics
 

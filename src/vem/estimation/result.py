@@ -41,9 +41,11 @@ class PolicyEstimate:
     """The estimates of one policy."""
 
     value: Value
-    """From fitted Q evaluation: the policy's mean, or likeliest, action."""
+    """From cautious fitted Q evaluation: the policy's mean, or likeliest, action; reaches up to the bold value."""
     difference: Value
     """The policy minus the log."""
+    bold: Value
+    """The value if Q is right where the log holds no action like the policy's."""
     importance: Value
     """Weighted per-decision importance sampling: the policy with sampled actions."""
     doubly_robust: Value
@@ -54,6 +56,8 @@ class PolicyEstimate:
     """The log's return plus the mean of Σ γᵗ·[Q(s_t, π(s_t)) − Q(s_t, a_t)] along its recordings."""
     refits: tuple[float, ...]
     """The value by each network, fitted to other draws of the recordings."""
+    supported: float
+    """Mean of w over the recordings: how far the log holds actions like the policy's."""
     verdict: Verdict
     reason: str
 
@@ -206,7 +210,7 @@ def plain(value: Any) -> Any:
 
 
 def _values(row: dict[str, Any]) -> dict[str, Any]:
-    names = ("value", "difference", "importance", "doubly_robust")
+    names = ("value", "difference", "bold", "importance", "doubly_robust")
     found = {name: _value(entry) if name in names else entry for name, entry in row.items()}
     return {name: tuple(entry) if isinstance(entry, list) else entry for name, entry in found.items()}
 
