@@ -29,7 +29,7 @@ EXPECTILES = (0.1, 0.3, 0.5, 0.7, 0.9)
 DEFAULT_EXPECTILE = 0.3
 STEPS = {"pen-human": 16_000}
 """Steps of a dataset's variants; of the others ``MAZE_STEPS``."""
-MAZE_STEPS = 30_000
+MAZE_STEPS = 20_000
 
 VARIANTS: dict[str, dict[str, str]] = {
     "default": {},

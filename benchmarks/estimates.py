@@ -1,6 +1,7 @@
 """How good the estimates are: policies of different quality, valued from held-out recordings and in the simulator.
 
     python benchmarks/estimates.py run --out DIR --data-dir DATA       train, simulate, estimate; goes on after a stop
+    PYTHON benchmarks/estimates.py peer --out DIR --data-dir DATA      the same policies by d3rlpy's FQE, with its Python
     python benchmarks/estimates.py record --out DIR                    → results/estimates.json, and the part below
     python benchmarks/estimates.py write                              the record → docs/choosing.md and its chart
 
@@ -28,6 +29,7 @@ RECORD = ROOT / "benchmarks" / "results" / "estimates.json"
 PAGE, CHART = ROOT / "docs" / "choosing.md", ROOT / "docs" / "estimates.png"
 DISCOUNT = 0.99
 HOLD_OUT = 0.2
+PEER_STEPS = 5_000
 EPISODES = 50
 DATASETS = (
     "hopper-medium",
@@ -173,6 +175,53 @@ def run(names: list[str], out: Path, data_dir: Path) -> None:
             pass
 
 
+def peer(names: list[str], out: Path, data_dir: Path) -> None:
+    """The same policies valued by d3rlpy's FQE: its default settings, standardized observations, no time limit."""
+    import d3rlpy
+    import torch
+
+    from vem.data.hold_out import part_dataset, recordings_of
+    from vem.estimation.acting import scale_actions
+
+    torch.set_num_threads(1)
+    for name in names:
+        training, held_out = part_dataset(load(name, data_dir), HOLD_OUT)
+        rows = np.flatnonzero(training.valid)
+        columns = [training.observations[rows], scale_actions(training.actions[rows], training), training.rewards[rows]]
+        columns += [training.observations[rows + 1], training.terminal[rows]]
+        columns = [np.asarray(column, np.float32).reshape(len(rows), -1) for column in columns]
+        first = np.flatnonzero(np.diff(recordings_of(held_out), prepend=-1))
+        starts = held_out.observations[held_out.episode_starts[first]].astype(np.float32)
+
+        def value(policy: Any, columns: Any = columns, starts: Any = starts, dataset: Any = training) -> dict[str, Any]:
+            mean, deviation = columns[0].mean(axis=0), columns[0].std(axis=0) + 1e-6
+
+            def act(observations: np.ndarray) -> np.ndarray:
+                return scale_actions(np.asarray(policy.act(observations), np.float32), dataset)
+
+            class Actor:
+                """What FQE asks of an algorithm."""
+
+                def predict_best_action(self, scaled: torch.Tensor) -> torch.Tensor:
+                    return torch.as_tensor(act(scaled.numpy() * deviation + mean))
+
+            scaler = d3rlpy.preprocessing.StandardObservationScaler(mean=mean, std=deviation)
+            config = d3rlpy.ope.FQEConfig(gamma=DISCOUNT, observation_scaler=scaler)
+            fitted = d3rlpy.ope.FQE(algo=type("Algorithm", (), {"impl": Actor()})(), config=config)
+            d3rlpy.seed(0)
+            fitted.create_impl(columns[0].shape[1:], columns[1].shape[1])
+            random, ones = np.random.default_rng(0), np.ones((config.batch_size, 1), np.float32)
+            for _ in range(PEER_STEPS):
+                rows = random.integers(0, len(columns[0]), config.batch_size)
+                observed, acted, reward, following, terminal = (column[rows] for column in columns)
+                batch = (observed, acted, reward, following, acted, terminal, ones)
+                fitted.update(d3rlpy.dataset.TransitionMiniBatch(*batch, transitions=[]))
+            return {"value": float(fitted.predict_value(starts, act(starts)).mean()), "steps": PEER_STEPS}
+
+        for _ in each(out, name, "peer", value):
+            pass
+
+
 def collect(out: Path) -> list[dict[str, Any]]:
     """What every policy whose stages are done gave, without the places of this machine."""
     found = []
@@ -182,7 +231,7 @@ def collect(out: Path) -> list[dict[str, Any]]:
         if not truth_path.exists():
             continue
         estimate, truth = (json.loads(file.read_text()) for file in (path, truth_path))
-        returns = np.asarray(truth["returns"])
+        returns, peer_path = np.asarray(truth["returns"]), path.with_name(f"{name}.peer.json")
         found.append(
             {
                 "dataset": path.parent.name,
@@ -193,8 +242,9 @@ def collect(out: Path) -> list[dict[str, Any]]:
                 "value": estimate["value"]["value"],
                 "interval": estimate["value"]["interval"],
                 "verdict": estimate["verdict"],
-                "fitted": estimate["fitted"],
-                "anchored": estimate["anchored"],
+                "bold": estimate["bold"]["value"],
+                "supported": estimate["supported"],
+                "peer": json.loads(peer_path.read_text())["value"] if peer_path.exists() else None,
                 "effective_sample": estimate["importance"]["effective_sample"],
                 "log": estimate["log"],
                 "num_recordings": estimate["num_recordings"],
@@ -220,12 +270,31 @@ def measure(policies: list[dict[str, Any]], key: str = "value") -> dict[str, Any
     ]
     return {
         "num_policies": len(policies),
-        "rank_correlation": float(spearmanr(truth, value)[0]) if len(policies) > 2 else None,
+        "rank_correlation": float(spearmanr(truth, value)[0]) if min(np.ptp(truth), np.ptp(value)) > 0 else None,
         "absolute_error": float(np.abs(truth - value).mean() / span),
         "regret": float((truth.max() - truth[chosen]) / span),
         "regret_score": None if None in scores else float(max(scores) - scores[chosen]),
         "coverage": float(np.mean(inside)) if inside else None,
     }
+
+
+def peer_table(record: list[dict[str, Any]]) -> str:
+    """The cautious value beside the bold one and d3rlpy's, on the policies that all of them valued."""
+    record = [policy for policy in record if policy["peer"] is not None]
+    names = list(dict.fromkeys(policy["dataset"] for policy in record))
+    lines = [["estimate", "rank correlation", "error ÷ range", "regret ÷ range", "regret, score"]]
+    lines.append(["---", *["---:"] * 4])
+    for title, key in (("cautious (the estimate)", "value"), ("bold", "bold"), ("d3rlpy's FQE", "peer")):
+        found = [measure([policy for policy in record if policy["dataset"] == name], key) for name in names]
+        keys = ("rank_correlation", "absolute_error", "regret", "regret_score")
+        lines.append([title, *(_text(_mean([facts[name] for facts in found])) for name in keys)])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"Means over the {len(names)} datasets, {len(record)} policies:\n\n{table}"
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 def estimate_table(record: list[dict[str, Any]]) -> str:
@@ -236,10 +305,7 @@ def estimate_table(record: list[dict[str, Any]]) -> str:
     header = ["dataset", "policies", "rank correlation", "error ÷ range", "regret ÷ range", "regret, score", "covered"]
     rows = [[name, str(facts["num_policies"]), *(_text(facts[key]) for key in keys)] for name, facts in found.items()]
     if len(names) > 1:
-        means = []
-        for key in keys:
-            known = [facts[key] for facts in found.values() if facts[key] is not None]
-            means.append(_text(float(np.mean(known)) if known else None))
+        means = [_text(_mean([facts[key] for facts in found.values()])) for key in keys]
         rows.append(["mean", str(len(record)), *means])
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -254,7 +320,10 @@ def filled(text: str, record: list[dict[str, Any]]) -> str:
     content = "No measurement is recorded yet."
     if record:
         chart = "![Estimated against simulated returns](estimates.png)"
-        content = f"{estimate_table(record)}\n\n{chart}"
+        parts = [estimate_table(record), chart]
+        if any(policy["peer"] is not None for policy in record):
+            parts.append(peer_table(record))
+        content = "\n\n".join(parts)
     pattern = re.compile("(<!-- estimates -->).*?(<!-- /estimates -->)", re.DOTALL)
     return pattern.sub(lambda match: f"{match[1]}\n\n{content}\n\n{match[2]}", text)
 
@@ -296,13 +365,13 @@ def write() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("run", "record", "write"))
+    parser.add_argument("verb", choices=("run", "peer", "record", "write"))
     parser.add_argument("--out", type=Path, default=Path("runs/estimates"))
     parser.add_argument("--data-dir", type=Path, default=Path("../shared/data"))
     parser.add_argument("--datasets", default=",".join(DATASETS))
     options = parser.parse_args()
-    if options.verb == "run":
-        run(options.datasets.split(","), options.out, options.data_dir)
+    if options.verb in ("run", "peer"):
+        {"run": run, "peer": peer}[options.verb](options.datasets.split(","), options.out, options.data_dir)
         return
     if options.verb == "record":
         settings = {"discount": DISCOUNT, "hold_out": HOLD_OUT, "episodes": EPISODES}
