@@ -1,7 +1,7 @@
 """How good the estimates are: policies of different quality, valued from held-out recordings and in the simulator.
 
     python benchmarks/estimates.py run --out DIR --data-dir DATA       train, simulate, estimate; goes on after a stop
-    PYTHON benchmarks/estimates.py peer --out DIR --data-dir DATA      the same policies by d3rlpy's FQE, with its Python
+    PYTHON benchmarks/estimates.py peer --out DIR --data-dir DATA      the same policies by d3rlpy, in its own Python
     python benchmarks/estimates.py record --out DIR                    → results/estimates.json, and the part below
     python benchmarks/estimates.py write                              the record → docs/choosing.md and its chart
 
