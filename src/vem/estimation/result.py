@@ -10,7 +10,7 @@ from vem.evaluation.table import Table
 from vem.runs.directory import RunDirectory
 from vem.runs.records import EstimateSummary
 
-ESTIMATE_VERSION = 1
+ESTIMATE_VERSION = 2
 FEWEST_RECORDINGS = 5
 """Recordings below which no verdict is given, and effective recordings below which weights are of no use."""
 
@@ -117,16 +117,18 @@ class Estimate:
     @property
     def table(self) -> Table:
         """The table that ``vem estimate`` prints."""
-        header = ["policy", "value [95 %]", "minus the log", "importance sampling", "doubly robust", "verdict"]
-        rows = [["the log", self.log.text, "", "", "", ""]]
+        header = ["policy", "value [95 %]", "minus the log", "in support", "importance sampling", "doubly robust"]
+        header.append("verdict")
+        rows = [["the log", self.log.text, *[""] * 5]]
         for name, found in self.policies.items():
             weighted = [_weighted(value) for value in (found.importance, found.doubly_robust)]
-            rows.append([name, found.value.text, found.difference.text, *weighted, found.verdict])
+            share = f"{100 * found.supported:.0f} %"
+            rows.append([name, found.value.text, found.difference.text, share, *weighted, found.verdict])
         for group in self.groups:
             if len(group.members) > 1:
                 label = " ".join(f"{name} {value:g}" for name, value in group.settings.items())
                 title = f"{label} mean of {len(group.members)} seeds".strip()
-                rows.append([title, group.value.text, group.difference.text, "", "", group.verdict])
+                rows.append([title, group.value.text, group.difference.text, "", "", "", group.verdict])
         kinds = {"held out": "held-out recordings", "all": "recordings", "other": "recordings of other data"}
         title = (
             f"{self.data}: discounted return of the first {self.horizon} steps (γ = {self.discount:g}), over "
