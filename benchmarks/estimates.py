@@ -96,15 +96,11 @@ def train(name: str, out: Path, data_dir: Path) -> None:
         if method == "vem" and max(lengths) < 10_000:
             settings["policy"] = "regression"  # a guided policy needs longer to be one
         print(f"{name}: training {method}", flush=True)
-        vem.train(
-            load(name, data_dir),
-            method,
-            steps=max(lengths),
-            hold_out=HOLD_OUT,
-            callbacks=[keep],
-            progress=False,
-            **settings,
-        )
+        dataset, length = load(name, data_dir), max(lengths)
+        try:
+            vem.train(dataset, method, steps=length, hold_out=HOLD_OUT, callbacks=[keep], progress=False, **settings)
+        except vem.VemError as error:  # values that diverge leave a policy less
+            print(f"{name}: {method} has no policy after {length} steps: {error}", flush=True)
 
 
 def simulate(policy: Any, dataset: Any, horizon: int) -> dict[str, Any]:

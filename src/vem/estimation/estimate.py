@@ -176,6 +176,8 @@ class Valuation:
         v[1] = weight * v[1] + (1 - weight) * fitted.unit.lost(mass)
         factors = log.discount ** (np.arange(len(rows)) - np.repeat(self._firsts, log.lengths))
         gains = np.add.reduceat(factors * (v - q), self._firsts, axis=2)
+        # No recording can earn more or less than the steps that the log has.
+        gains = fitted.unit.clip(log.start_returns + gains, np.ones(1)) - log.start_returns
         bold, cautious = (_combined(v[i][:, self._firsts], gains[i], log.start_returns) for i in (0, 1))
         value, difference = (_reaching(cautious[i], bold[i]) for i in (0, 1))
         weighted = self._weighted(policy, fitted, q[0].mean(0), recorded)
