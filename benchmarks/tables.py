@@ -19,8 +19,7 @@ import ablations
 import scale
 from score_records import Record, collect, column_of, index, read_all
 from vem.algorithms import METHODS
-from vem.compare.results import mark_best
-from vem.evaluation.statistics import Spread
+from vem.evaluation.statistics import Spread, mark_best
 from vem.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
