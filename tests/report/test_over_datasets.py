@@ -7,8 +7,9 @@ import pytest
 
 from vem.report import write_report
 from vem.report.over_datasets import over_datasets_section, read_over_datasets
-from vem.report.page import Group
+from vem.report.page import Group, render_page
 from vem.report.records import read_run
+from vem.report.style import drawing_style
 
 from .conftest import write_episodes, write_maze_data, write_run
 from .test_report import Page
@@ -39,18 +40,29 @@ def grouped(*directories: Path) -> list[Group]:
     ]
 
 
-def test_several_datasets_are_put_together(runs, tmp_path):
-    report = write_report(runs, tmp_path)
-    over = report.over_datasets
+def test_several_datasets_are_put_together(runs):
+    over = read_over_datasets(grouped(*runs))
     assert over is not None
     assert over.scores["many"]["antmaze-umaze"].tolist() == [75.0, 100.0]
     assert over.aggregates["many"].mean.value == pytest.approx(87.5)
     assert over.aggregates["few"].mean.value == pytest.approx((50 + 200 / 3) / 2)
     assert over.improvements["few"].value == 1.0
-    text = report.page.read_text(encoding="utf-8")
-    page = Page(text)
+    with drawing_style():
+        section = over_datasets_section(over)
+    assert section is not None
+    names = ["over-datasets-scores", "over-datasets-profile", "over-datasets-improvement"]
+    assert [drawing.name for drawing in section.drawings] == names
+    page = Page(render_page([], "figures", section))
     assert "Over all datasets" in page.text
     assert "P(many is better)" in page.text
+    assert {"over-datasets", "over-datasets-profile--series-1-line"} <= set(page.ids)
+
+
+@pytest.mark.slow
+def test_the_page_has_them_before_the_datasets(runs, tmp_path):
+    report = write_report(runs, tmp_path)
+    text = report.page.read_text(encoding="utf-8")
+    page = Page(text)
     assert "not compared across" not in page.text
     assert text.index('id="over-datasets"') < text.index('id="antmaze-umaze-scores"')
     for name in ("scores", "profile", "improvement"):

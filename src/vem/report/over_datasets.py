@@ -1,4 +1,4 @@
-"""Methods over all datasets of a report: inter-quartile mean and mean, performance profile, probability of improvement."""
+"""Methods over all datasets of a report: aggregate scores, performance profiles, probability of improvement."""
 
 from __future__ import annotations
 
@@ -70,9 +70,7 @@ def over_datasets_section(over: OverTasks | None) -> Section | None:
     if over is None:
         return None
     if not over.is_enough:
-        missing = (
-            "Scores cannot be averaged over datasets: that takes two methods with scores on the same two datasets."
-        )
+        missing = "Scores cannot be averaged: that takes two methods with scores on the same two datasets."
         return Section(KEY, TITLE, [], " ".join([missing, *over.left_out]))
     caption = (
         f"Normalized scores of {len(over.tasks)} datasets ({', '.join(over.tasks)}), {over.seeds_text}. IQM: "
@@ -121,8 +119,8 @@ def draw_profiles(over: OverTasks, looks: Sequence[Look]) -> Drawing:
     draw_profile_panel(axes, over, looks)
     legend_below(axes)
     caption = (
-        f"Share of the runs that score more than x, over {_basis(over)}. Higher is better; where lines cross, the order "
-        f"depends on the score that is needed. Shaded: {SEEDS}."
+        f"Share of the runs that score more than x, over {_basis(over)}. Higher is better; where lines cross, the "
+        f"order depends on the score that is needed. Shaded: {SEEDS}."
     )
     return Drawing(f"{KEY}-profile", "Performance profiles", caption, figure, caption)
 
