@@ -115,16 +115,16 @@ def draw_all(records: Sequence[Record], paper: Sequence[Record], folder: Path = 
 def draw_results(over: OverTasks | None) -> Any:
     """Inter-quartile means with intervals, and performance profiles."""
     from vem.report.over_datasets import draw_aggregate_panel, draw_profile_panel
-    from vem.report.style import distinct_looks, legend_below, new_panels
+    from vem.report.style import distinct_looks, new_panels
 
     assert over is not None
     looks = distinct_looks(len(over.methods))
-    figure, (left, right) = new_panels(8.4, 3.4, 2)
+    figure, (left, right) = new_panels(8.4, 1.6 + 0.3 * max(4, len(over.methods)), 2)
     draw_aggregate_panel(left, over, looks, "interquartile_mean", "inter-quartile mean")
     left.set_xlim(left=min(0.0, left.get_xlim()[0]))
     left.set_xlabel("normalized score")
     draw_profile_panel(right, over, looks)
-    legend_below(right)
+    figure.legend(loc="outside lower center", ncols=len(over.methods))
     return figure
 
 
