@@ -27,6 +27,8 @@ DOCS = ROOT / "docs"
 RESULTS, CURVES, EXPECTILES = "results.png", "curves.png", "ablations.png"
 CURVE_METHODS = ("vem", "bcq-em", "bcq")
 """The methods of the paper's figure of learning curves."""
+MOST_COLUMNS = 4
+"""Datasets side by side."""
 DPI = 110
 
 
@@ -137,26 +139,33 @@ def draw_curves(records: Sequence[Record]) -> Any:
     datasets = unique(r["dataset"] for r in records)
     looks = dict(zip(CURVE_METHODS, distinct_looks(len(CURVE_METHODS)), strict=True))
     in_minutes = all(None not in r["curve"]["core_seconds"] for r in records)
-    figure = Figure(figsize=(3.0 * len(datasets) + 0.6, 4.8), layout="constrained")
-    axes = figure.subplots(2, len(datasets), sharex="col", squeeze=False)
+    width = min(MOST_COLUMNS, len(datasets))
+    height = -(-len(datasets) // width)
+    figure = Figure(figsize=(3.0 * width + 0.6, 4.6 * height + 0.2), layout="constrained")
+    axes = figure.subplots(2 * height, width, squeeze=False)
+    places = {d: axes[2 * (n // width) : 2 * (n // width) + 2, n % width] for n, d in enumerate(datasets)}
+    for axis in axes[-2:, len(datasets) - width * (height - 1) :].flat:
+        axis.remove()
     for record in records:
-        column, look, curve = datasets.index(record["dataset"]), looks[record["algorithm"]], record["curve"]
+        look, curve = looks[record["algorithm"]], record["curve"]
         x = np.array(curve["core_seconds"]) / 60 if in_minutes else np.array(curve["steps"])
-        for row, quantity in enumerate(("score", "value_error")):
+        for axis, quantity in zip(places[record["dataset"]], ("score", "value_error"), strict=True):
             if quantity in curve:
                 mean, std = (np.array([v or 0.0 for v in curve[quantity][name]]) for name in ("mean", "std"))
-                axis = axes[row, column]
                 axis.fill_between(x, mean - std, mean + std, color=look.color, alpha=0.2, linewidth=0)
-                label = column_of(record) if row == 0 else None
-                axis.plot(x, mean, color=look.color, linestyle=look.line, marker=look.marker, markersize=4, label=label)
-    for column, dataset in enumerate(datasets):
-        axes[0, column].set_title(dataset, loc="left")
-        axes[1, column].axhline(0, color=GRAY, linewidth=1, zorder=0)
-        axes[1, column].set_xlabel("minutes of one core" if in_minutes else "steps")
-        axes[1, column].set_xlim(left=0)
-    axes[0, 0].set_ylabel("normalized score")
-    axes[1, 0].set_ylabel("V − G")
-    handles = {label: h for axis in axes[0] for h, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+                style = {"color": look.color, "linestyle": look.line, "marker": look.marker, "markersize": 4}
+                axis.plot(x, mean, label=column_of(record), **style)
+    for number, (dataset, (above, below)) in enumerate(places.items()):
+        above.set_title(dataset, loc="left")
+        above.sharex(below)
+        above.tick_params(labelbottom=False)
+        below.axhline(0, color=GRAY, linewidth=1, zorder=0)
+        below.set_xlabel("minutes of one core" if in_minutes else "steps")
+        below.set_xlim(left=0)
+        if number % width == 0:
+            above.set_ylabel("normalized score")
+            below.set_ylabel("V − G")
+    handles = {m: h for above, _ in places.values() for h, m in zip(*above.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
     return figure
 
