@@ -3,7 +3,8 @@
     python benchmarks/ablations.py run pen-human --data-dir DATA --out runs/ablations        all variants of a dataset
     python benchmarks/ablations.py run antmaze-umaze --variants expectile-0.1,one-step ...   some of them
     python benchmarks/ablations.py collect runs/ablations       evaluated runs → benchmarks/results/ablations/*.json
-    python benchmarks/ablations.py draw                         those records → docs/ablations.png
+
+``python benchmarks/figures.py`` draws those records.
 
 Every variant of a dataset has the same number of steps, seeds and episodes. ``run`` goes on after a stop.
 """
@@ -11,20 +12,22 @@ Every variant of a dataset has the same number of steps, seeds and episodes. ``r
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from score_records import Record, make_record, read_all, runs_below, to_text
 from vem.runs.directory import RunDirectory
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "benchmarks" / "results" / "ablations"
-FIGURE = ROOT / "docs" / "ablations.png"
 EXPECTILES = (0.1, 0.3, 0.5, 0.7, 0.9)
 DEFAULT_EXPECTILE = 0.3
 STEPS = {"pen-human": 16_000}
@@ -95,32 +98,30 @@ def read_ablations(directory: Path = RECORDS) -> list[Record]:
     return sorted(records, key=lambda record: names.index(record["variant"]))
 
 
-def draw(records: Sequence[Record], path: Path = FIGURE) -> None:
+def draw(records: Sequence[Record]) -> Figure:
     """τ against score (above) and against the mean value (below), each seed a point, a column a dataset."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     datasets = list(dict.fromkeys(record["dataset"] for record in records))
-    with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(3.2 * len(datasets), 4.6), layout="constrained")
-        axes = figure.subplots(2, len(datasets), sharex=True, squeeze=False)
-        for column, dataset in enumerate(datasets):
-            own = {r["variant"]: r for r in records if r["dataset"] == dataset}
-            found = [(tau, own[name]) for tau in EXPECTILES if (name := variant_of(tau)) in own]
-            scores = [[row["score"] for row in record["evaluation"]["members"].values()] for _, record in found]
-            values = [list(record["value_mean"].values()) for _, record in found]
-            for axis, numbers in zip(axes[:, column], (scores, values), strict=True):
-                levels = [tau for tau, _ in found]
-                axis.plot(levels, [np.mean(seeds) for seeds in numbers], color="#1f5fa8", marker="o", markersize=4)
-                for level, seeds in zip(levels, numbers, strict=True):
-                    axis.plot([level] * len(seeds), seeds, ".", color="#8a8a8a", markersize=4, zorder=0)
-                axis.set_xticks(EXPECTILES)
-                axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
-            axes[0, column].set_title(dataset)
-            axes[1, column].set_xlabel("expectile τ")
-        axes[0, 0].set_ylabel("normalized score")
-        axes[1, 0].set_ylabel("mean of V over the data")
-        figure.savefig(path, dpi=130, metadata={"Software": None})
+    figure = Figure(figsize=(3.2 * len(datasets), 4.6), layout="constrained")
+    axes = figure.subplots(2, len(datasets), sharex=True, squeeze=False)
+    for column, dataset in enumerate(datasets):
+        own = {r["variant"]: r for r in records if r["dataset"] == dataset}
+        found = [(tau, own[name]) for tau in EXPECTILES if (name := variant_of(tau)) in own]
+        scores = [[row["score"] for row in record["evaluation"]["members"].values()] for _, record in found]
+        values = [list(record["value_mean"].values()) for _, record in found]
+        for axis, numbers in zip(axes[:, column], (scores, values), strict=True):
+            levels = [tau for tau, _ in found]
+            axis.plot(levels, [np.mean(seeds) for seeds in numbers], color="#1f5fa8", marker="o", markersize=4)
+            for level, seeds in zip(levels, numbers, strict=True):
+                axis.plot([level] * len(seeds), seeds, ".", color="#8a8a8a", markersize=4, zorder=0)
+            axis.set_xticks(EXPECTILES)
+            axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
+        axes[0, column].set_title(dataset)
+        axes[1, column].set_xlabel("expectile τ")
+    axes[0, 0].set_ylabel("normalized score")
+    axes[1, 0].set_ylabel("mean of V over the data")
+    return figure
 
 
 def variant_of(expectile: float) -> str:
@@ -140,19 +141,15 @@ def main() -> None:
     running.add_argument("--episodes", type=int, default=100)
     collecting = verbs.add_parser("collect", help="evaluated runs → records")
     collecting.add_argument("folder", type=Path)
-    verbs.add_parser("draw", help="records → figure")
     options = parser.parse_args()
     if options.verb == "run":
         names = options.variants.split(",")
         if unknown := [name for name in names if name not in VARIANTS]:
             parser.error(f"there is no variant {unknown[0]!r}; choose from {', '.join(VARIANTS)}")
         run(options.dataset, names, options.data_dir, options.out, options.steps, options.episodes)
-    elif options.verb == "collect":
+    else:
         for path in collect(options.folder):
             print(path.relative_to(ROOT))
-    else:
-        draw(read_ablations())
-        print(json.dumps({"figure": str(FIGURE.relative_to(ROOT))}))
 
 
 if __name__ == "__main__":

@@ -12,12 +12,17 @@ from typing import Any
 
 from vem.algorithms import METHODS
 from vem.compare.cells import matching_evaluation
-from vem.evaluation.quantities import QUANTITIES
+from vem.evaluation.environments import References
+from vem.evaluation.quantities import QUANTITIES, member_values
+from vem.evaluation.statistics import over_seeds
 from vem.runs.directory import RunDirectory
 from vem.tasks import TASKS, task_of
 
 RECORDS = Path(__file__).resolve().parent / "results" / "scores"
-RECORD_VERSION = 2
+PAPER_RECORDS = RECORDS.parent / "paper"
+"""Those of the comparison at equal time."""
+RECORD_VERSION = 3
+CURVE_QUANTITIES = ("score", "return", "value_error")
 
 Record = dict[str, Any]
 
@@ -60,6 +65,7 @@ def make_record(run: RunDirectory) -> Record | None:
         "preset": config.preset,
         "seeds": list(config.seeds),
         "steps": config.steps,
+        "minutes": getattr(config, "minutes", None),
         "settings": config.settings,
         "data": {
             "source": data.info.source if data.info.source.startswith("minari:") else Path(data.info.source).name,
@@ -70,6 +76,8 @@ def make_record(run: RunDirectory) -> Record | None:
         },
         "packages": {**run.packages, **_simulator()},
         "training_seconds": training_seconds(run),
+        "core_seconds": core_seconds(run),
+        "curve": learning_curve(run, evaluation.references),
         "evaluation": {
             **{name: summary[name] for name in ("environment", "references", "num_episodes", "seed", "actions")},
             "members": {name: _rounded(_without(row, "first_error")) for name, row in members.items()},
@@ -99,6 +107,39 @@ def training_seconds(run: RunDirectory) -> float | None:
             total += last
         last = line.seconds
     return round(total + last, 1) if lines else None
+
+
+def core_seconds(run: RunDirectory, steps: int | None = None) -> float | None:
+    """Processor seconds of training after so many steps (None: all); None where they are not recorded."""
+    lines = [line for line in run.metrics().records if steps is None or line.steps <= steps]
+    return getattr(lines[-1], "core_seconds", None) if lines else None
+
+
+def learning_curve(run: RunDirectory, references: References | None) -> Record | None:
+    """The evaluations on the way as columns: steps, processor seconds, and mean and std over seeds of each quantity.
+
+    None unless the run was evaluated at two times or more.
+    """
+    episodes = [e for e in run.episodes().records if e.environment is None and e.steps is not None]
+    times = sorted({e.steps for e in episodes if e.steps is not None})
+    if len(times) < 2:
+        return None
+    at = {time: [e for e in episodes if e.steps == time] for time in times}
+    curve: Record = {"steps": times, "core_seconds": [_round(core_seconds(run, time)) for time in times]}
+    for quantity in CURVE_QUANTITIES:
+        found = [member_values(at[time], quantity, references) for time in times]
+        if all(found):
+            spreads = [over_seeds(list(values.values())) for values in found]
+            curve[quantity] = {
+                "mean": [_round(spread.mean) for spread in spreads],
+                "std": [_round(spread.std) for spread in spreads],
+            }
+    return curve
+
+
+def read_paper() -> list[Record]:
+    """The records of the comparison at equal time."""
+    return read_all(PAPER_RECORDS)
 
 
 def read_all(directory: Path = RECORDS) -> list[Record]:

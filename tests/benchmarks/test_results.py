@@ -1,5 +1,6 @@
 """The documents' tables are what the records give; records hold no names of this machine."""
 
+import dataclasses
 import importlib
 import json
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 import evaluation_cases
 from vem.evaluation.evaluate import evaluate
+from vem.runs.records import EpisodeRecord
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,10 +24,11 @@ def tables():
 
 
 def record(dataset, algorithm, mean, interval, preset="default", **changes):
+    """A record with two seeds, one point below and above the mean."""
     spread = {"mean": mean, "std": 1.0, "interquartile_mean": mean, "interval": interval}
     evaluation = {
         "num_episodes": 100,
-        "members": {"seed0": {"num_failed": 2}, "seed1": {"num_failed": 1}},
+        "members": {"seed0": {"num_failed": 2, "score": mean - 1}, "seed1": {"num_failed": 1, "score": mean + 1}},
         "over_seeds": {"score": spread},
     }
     data = {"num_rows": 6729, "recipe": "25 demonstrations", "sha256": "0123456789abcdef"}
@@ -33,16 +36,40 @@ def record(dataset, algorithm, mean, interval, preset="default", **changes):
     return {"dataset": dataset, "algorithm": algorithm, "preset": preset, **facts, **changes}
 
 
-@pytest.mark.parametrize("name", ["docs/results.md", "docs/scale.md", "README.md"])
+@pytest.fixture
+def figures(tables):
+    return importlib.import_module("figures")
+
+
+@pytest.mark.parametrize("name", ["docs/results.md", "docs/scale.md", "docs/trust.md", "docs/data.md", "README.md"])
 def test_the_documents_are_what_the_records_give(tables, name):
     text = (ROOT / name).read_text(encoding="utf-8")
-    assert tables.filled(text, tables.read_all()) == text, "run: python benchmarks/tables.py write"
+    assert tables.filled(text, tables.read_all(), tables.read_paper()) == text, "run: python benchmarks/tables.py write"
+    assert ROOT / name in tables.DOCUMENTS
 
 
-def test_every_part_of_the_results_page_is_there(tables):
-    text = (ROOT / "docs/results.md").read_text(encoding="utf-8")
-    parts = set(tables.PARTS) - {"results", "scale", "cells"}
-    assert {name for name in parts if f"<!-- {name} -->" in text and f"<!-- /{name} -->" in text} == parts
+ELSEWHERE = {
+    "scale": "docs/scale.md",
+    "cells": "docs/scale.md",
+    "support-states": "docs/trust.md",
+    "support-actions": "docs/trust.md",
+    "large-data": "docs/data.md",
+}
+
+
+def test_every_part_is_in_its_document(tables):
+    for name in tables.PARTS:
+        text = (ROOT / ELSEWHERE.get(name, "docs/results.md")).read_text(encoding="utf-8")
+        assert f"<!-- {name} -->" in text, name
+        assert f"<!-- /{name} -->" in text, name
+    assert "<!-- results -->" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_figures_are_those_of_the_records(tables, figures):
+    wanted = figures.fingerprints(tables.read_all(), tables.read_paper())
+    assert figures.RESULTS in wanted
+    for name, mark in wanted.items():
+        assert f"records {mark}".encode() in (ROOT / "docs" / name).read_bytes(), "run: python benchmarks/figures.py"
 
 
 def test_tables_by_hand(tables):
@@ -54,7 +81,7 @@ def test_tables_by_hand(tables):
         record("door-human", "vem", 6.0, [5.0, 7.0], preset="paper"),
         record("own", "bc", 1.0, None),
     ]
-    assert tables.readme_table(records).splitlines() == [
+    assert tables.results_table(tables.headline_records(records, [])).splitlines() == [
         "| dataset | vem | bc | bail | vem, paper |",
         "| --- | ---: | ---: | ---: | ---: |",
         "| door-human | **12.0** ± 1.0 | 11.0 ± 1.0 ≈ | 3.0 ± 1.0 | 11.2 ± 4.2 |",
@@ -78,6 +105,128 @@ def test_tables_by_hand(tables):
     assert "| door-human | vem | 1,000 | 2 | 100 | 1.5 | 3 |" in tables.run_table(records)
 
 
+def curve(scores, seconds=(60.0, 120.0, 180.0)):
+    return {
+        "steps": [10, 20, 30],
+        "core_seconds": list(seconds),
+        "score": {"mean": list(scores), "std": [1.0, 2.0, None]},
+        "value_error": {"mean": [0.5, 0.2, 0.1], "std": [0.1, 0.1, 0.1]},
+    }
+
+
+@pytest.fixture
+def equal_time():
+    """Records of three methods on two tasks at equal time, BCQ absent from a third; VEM and BCQ-EM have curves."""
+    facts = {"minutes": 20.0, "core_seconds": 1190.0}
+    return [
+        record("door-human", "vem", 12.0, [10.0, 14.0], curve=curve([2, 9, 10]), **facts),
+        record("door-human", "bcq", 11.0, [9.0, 13.0], **facts),
+        record("door-human", "bcq-em", 3.0, [2.0, 4.0], curve=curve([1, 9.5, 3]), **facts),
+        record("pen-human", "vem", 60.0, [55.0, 65.0], **facts),
+        record("pen-human", "bcq", 70.0, [66.0, 74.0], **facts),
+        record("pen-human", "bcq-em", 20.0, [15.0, 25.0], **facts),
+        record("hammer-expert", "vem", 90.0, [85.0, 95.0], **facts),
+        record("hammer-expert", "bcq-em", 20.0, [15.0, 25.0], **facts),
+        record("door-human", "vem", 99.0, [98.0, 99.5], preset="paper", **facts),
+        record("door-human", "vem-1step", 99.0, [98.0, 99.5], **facts),
+    ]
+
+
+def test_the_first_page_is_of_equal_time_if_that_was_measured(tables, equal_time):
+    others = [record("own", "bc", 1.0, None)]
+    text = "\n".join(f"<!-- {name} --><!-- /{name} -->" for name in ("found", "results", "figure", "overall", "times"))
+    found = tables.filled(text, others, equal_time)
+    assert (
+        "- 3 methods (vem, bcq, bcq-em) on 3 datasets, 2 seeds and 100 episodes a seed; 20 minutes of one core" in found
+    )
+    # Of the runs 11, 13, 59, 61 the middle two: 13 and 59. BCQ: 10, 12, 69, 71.
+    assert "vem, bcq, bcq-em all have, bcq has the highest inter-quartile mean, 40.5 [" in found
+    assert "then vem with 36.0 [" in found
+    # VEM is better than BCQ in 3½ of 4 pairs of runs on door-human and in none on pen-human.
+    assert "with probability 0.38 [" in found
+    assert "to 1.00 [1.00, 1.00] (bcq-em)." in found
+    assert "on 2 of 3 datasets; another one is ahead on pen-human (bcq)." in found
+    assert "are lower than these on 1 of 3 datasets and higher on 2" in found
+    assert "| door-human | **12.0** ± 1.0 | 11.0 ± 1.0 ≈ | 3.0 ± 1.0 | 11.2 ± 4.2 |" in found
+    assert "on which a method has no score: hammer-expert (bcq)." in found
+    assert "(results.png)" in found
+    # 90 % of the best final score, 10, is 9: VEM first had it after two minutes, BCQ-EM on the way alone.
+    assert "| door-human | 9.0 | 2.0 | 2.0 |" in found
+    assert tables.filled(text, [], []).count(tables.NOTHING) == 5
+
+
+def test_a_score_that_is_never_reached_has_no_time(tables):
+    records = [
+        record("door-human", "vem", 9.0, None, curve=curve([1, 5, 10])),
+        record("door-human", "bcq", 3.0, None, curve=curve([1, 2, 3])),
+        record("pen-human", "vem", 3.0, None, curve=curve([1, 2, 3])),
+        record("own", "vem", 3.0, None, curve=curve([1, 2, 3], [None, 1.0, 2.0])),
+        record("own", "bcq", 3.0, None),
+    ]
+    assert tables.time_table(records).splitlines()[2:] == ["| door-human | 9.0 | 3.0 | – |"]
+
+
+def test_figures_are_drawn_from_records_and_hold_their_fingerprint(figures, equal_time, tmp_path):
+    assert figures.fingerprints([], []) == {}
+    assert figures.draw_all([], [], tmp_path) == []
+    drawn = figures.draw_all([], equal_time, tmp_path)
+    assert [path.name for path in drawn] == ["results.png", "curves.png"]
+    for path in drawn:
+        mark = figures.fingerprints([], equal_time)[path.name]
+        assert f"records {mark}".encode() in path.read_bytes()
+    changed = [*equal_time[1:], record("door-human", "vem", 13.0, [10.0, 14.0], curve=curve([2, 9, 11]))]
+    new = figures.fingerprints([], changed)
+    assert all(new[name] != mark for name, mark in figures.fingerprints([], equal_time).items())
+
+
+def test_expectiles_are_drawn_for_every_dataset_and_both_quantities(tables):
+    ablations = importlib.import_module("ablations")
+    values = {"seed0": 0.1, "seed1": 0.3}
+    records = [
+        record(dataset, "vem", 10.0, None, variant=variant, value_mean=values)
+        for dataset in ("pen-human", "antmaze-umaze")
+        for variant in ("default", "expectile-0.9")
+    ]
+    figure = ablations.draw(records)
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["pen-human", "antmaze-umaze", "", ""]
+    (line, *_) = figure.axes[0].lines
+    assert line.get_xdata().tolist() == [0.3, 0.9]
+    assert line.get_ydata().tolist() == [10.0, 10.0]
+
+
+def test_support_and_large_data_by_hand(tables, tmp_path):
+    path = tmp_path / "file.json"
+    assert tables.support_table("state", path) == tables.large_data_text(path) == ""
+    trials = [
+        {"dataset": "a", "of": "state", "measure": "nearest, half whitened", "mean": 0.75},
+        {"dataset": "a", "of": "state", "measure": "Mahalanobis", "mean": 0.5},
+        {"dataset": "b", "of": "state", "measure": "Mahalanobis", "mean": 0.6},
+        {"dataset": "a", "of": "action", "measure": "Mahalanobis", "mean": 0.1},
+    ]
+    path.write_text(json.dumps(trials))
+    assert tables.support_table("state", path).splitlines() == [
+        "| state | a | b |",
+        "| --- | ---: | ---: |",
+        "| Mahalanobis | 0.500 | 0.600 |",
+        "| **nearest, half whitened** | 0.750 |  |",
+    ]
+    methods = {
+        name: {
+            "share_of_rate": rate,
+            "peak_resident_bytes": {"pool": 1.5e9},
+            "held_rows": {"memory": 1_000_000},
+        }
+        for name, rate in (("vem", 1.0), ("iql", 0.9))
+    }
+    about = {"rows": 3_000_000, "observation_size": 2, "action_size": 1, "bytes": 5e9}
+    path.write_text(json.dumps({"about": about, "figures": {"methods": methods}}))
+    assert tables.large_data_text(path) == (
+        "On 3 million rows of 2 + 1 numbers (5 GB on disk), training through the pool ran at 1.00 (VEM) and 0.90 (IQL) "
+        "of the rate of 1 million rows held in memory, with a peak of 1.50 and 1.50 GB of resident memory."
+    )
+
+
 def test_the_time_of_the_papers_table_by_hand(tables, tmp_path):
     rates = {"one_seed": 400.0, "3_seeds": 200.0}
     path = tmp_path / "peers.json"
@@ -90,7 +239,7 @@ def test_the_time_of_the_papers_table_by_hand(tables, tmp_path):
         "| 64 | 20 min | 8 h | 6 h |",
     ]
     assert tables.cell_table(path).splitlines()[2:] == ["| bc | 100 | 40,000 | 8 h |"]
-    assert tables.scale.makespan([3, 3, 2, 2, 2], 2) == 7
+    assert importlib.import_module("scale").makespan([3, 3, 2, 2, 2], 2) == 7
 
 
 def test_the_table_of_speeds_by_hand(tables, tmp_path):
@@ -113,19 +262,22 @@ def test_the_table_of_speeds_by_hand(tables, tmp_path):
 def test_only_marked_parts_change(tables, tmp_path):
     path = tmp_path / "page.md"
     path.write_text("before\n<!-- results -->\nold\n<!-- /results -->\nafter\n<!-- other -->kept<!-- /other -->\n")
-    assert tables.write([path, tmp_path / "absent.md"], []) == [path]
+    assert tables.write([path, tmp_path / "absent.md"], [], []) == [path]
     filled = (
         f"before\n<!-- results -->\n\n{tables.NOTHING}\n\n<!-- /results -->\nafter\n<!-- other -->kept<!-- /other -->\n"
     )
     assert path.read_text() == filled
-    assert tables.write([path], []) == []
+    assert tables.write([path], [], []) == []
 
 
 def test_a_record_is_the_run_without_its_place(tables, tmp_path, capsys):
     run = evaluation_cases.make_run(tmp_path / "cells" / "own-data" / "vem", seeds=2)
     unfinished = evaluation_cases.make_run(tmp_path / "cells" / "own-data" / "bc", algorithm="bc", policies=False)
-    lines = [{"steps": n, "seconds": seconds, "members": {}} for n, seconds in enumerate((4.0, 9.0, 2.5))]
+    lines = [{"steps": 3 * n, "seconds": seconds, "members": {}} for n, seconds in enumerate((4.0, 9.0, 2.5))]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    early = [EpisodeRecord(f"seed{n}", 0, seed=0, steps=4, episode_return=float(n), value_mean=3.0) for n in (0, 1)]
+    early = [dataclasses.replace(one, target_mean=1.0) for one in early]
+    (run / "evaluations.jsonl").write_text("".join(json.dumps(one.to_json()) + "\n" for one in early))
     evaluation = evaluate(run, episodes=3, workers=1)
     (path,) = tables.collect([tmp_path / "cells"], tmp_path / "records")
     assert f"{unfinished}: left out" in capsys.readouterr().out
@@ -134,6 +286,13 @@ def test_a_record_is_the_run_without_its_place(tables, tmp_path, capsys):
     assert path.name == "pointmaze-umaze-vem.json"  # the task that the environment belongs to
     assert str(tmp_path) not in text
     assert stored["training_seconds"] == 11.5
+    assert stored["minutes"] is None
+    assert stored["core_seconds"] is None
+    found = stored["curve"]
+    assert (found["steps"], found["core_seconds"]) == ([4, 7], [None, None])
+    assert found["score"]["mean"] == [50.0, 0.0]
+    assert found["score"]["std"] == [pytest.approx(70.7107), 0.0]
+    assert found["value_error"]["mean"][0] == 2.0
     assert stored["evaluation"]["over_seeds"]["score"]["mean"] == evaluation.score.mean
     assert stored["evaluation"]["returns"] == {"seed0": [0.0] * 3, "seed1": [0.0] * 3}
     assert (

@@ -10,10 +10,10 @@ from small_runs import quick_compilation
 from vem.compare import cells
 from vem.compare.cells import cell_state, check_cells, matching_evaluation, read_failure, run_cell
 from vem.compare.grid import make_cells
-from vem.compare.results import mark_best, read_comparison
+from vem.compare.results import read_comparison
 from vem.errors import DataError, DivergenceError, RunError, SettingsError, SimulatorError, Stopped
 from vem.evaluation.evaluate import evaluate
-from vem.evaluation.statistics import Spread
+from vem.evaluation.statistics import Spread, mark_best
 from vem.policy import load_policy
 
 EPISODES = 2

@@ -54,11 +54,16 @@ def parse_seeds(text: str) -> int | list[int]:
 
 
 def print_results(comparison: Comparison, options: argparse.Namespace, page: str | None) -> None:
-    """Print the table, or the results as JSON."""
+    """Print the table and, with several datasets, that over all of them; or the results as JSON."""
     if options.json:
-        print(json.dumps({"cells": [result.to_json() for result in comparison.results], "report": page}, indent=2))
+        over = comparison.over_datasets
+        cells = [result.to_json() for result in comparison.results]
+        print(json.dumps({"cells": cells, "over_datasets": over and over.to_json(), "report": page}, indent=2))
         return
-    comparison.table.print()
+    for number, table in enumerate(comparison.tables):
+        if number:
+            print()
+        table.print()
     if page:
         print(f"report: {page}")
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from vem.compare.cells import Cell, matching_evaluation, read_failure
-from vem.evaluation.statistics import Spread
+from vem.evaluation.over_tasks import OverTasks, over_tasks
+from vem.evaluation.statistics import SIGNS, Mark, Spread, mark_best
 from vem.evaluation.summary import Evaluation
 from vem.evaluation.table import Table
-
-Mark = Literal["", "best", "close"]
-SIGNS: dict[Mark, str] = {"best": " *", "close": " ≈", "": "  "}
 
 
 @dataclass(frozen=True)
@@ -114,13 +112,32 @@ class Comparison:
             notes.append("datasets without reference scores show returns")
         return Table(title, [corner, *columns], cells, notes)
 
+    @cached_property
+    def over_datasets(self) -> OverTasks | None:
+        """Statistics over the datasets with reference scores; None unless two datasets and two methods have scores."""
+        scores: dict[str, dict[str, list[float]]] = {result.label: {} for result in self.results}
+        unscored = list(dict.fromkeys(r.dataset for r in self.results if r.spread and r.quantity == "return"))
+        for result in self.results:
+            if result.evaluation is not None and result.dataset not in unscored:
+                names = result.evaluation.groups[0].members
+                found = [result.evaluation.members[name].means.get("score") for name in names]
+                scores[result.label][result.dataset] = [score for score in found if score is not None]
+        notes = [f"Datasets left out, without reference scores: {', '.join(unscored)}."] if unscored else []
+        over = over_tasks(scores, notes)
+        return over if over.is_enough else None
+
+    @property
+    def tables(self) -> list[Table]:
+        """The table, and that over all datasets if there are several."""
+        return [self.table, *([self.over_datasets.table] if self.over_datasets else [])]
+
     def __str__(self) -> str:
-        """The table as text."""
-        return str(self.table)
+        """The tables as text."""
+        return "\n\n".join(map(str, self.tables))
 
     def _repr_html_(self) -> str:
-        """The table in a notebook."""
-        return self.table._repr_html_()
+        """The tables in a notebook."""
+        return "".join(table._repr_html_() for table in self.tables)
 
 
 def read_comparison(cells: Sequence[Cell], episodes: int, columns: Literal["label", "dataset"] = "label") -> Comparison:
@@ -135,25 +152,6 @@ def read_comparison(cells: Sequence[Cell], episodes: int, columns: Literal["labe
         for index, mark in zip(indices, marks, strict=True):
             results[index] = dataclasses.replace(results[index], mark=mark)
     return Comparison(tuple(results), episodes, columns)
-
-
-def mark_best(spreads: Sequence[Spread]) -> list[Mark]:
-    """``best`` for the highest mean and all equal to it, ``close`` for means that their interval contains.
-
-    Nothing is marked where there is one alone, or where all are zero: nothing was achieved then.
-    """
-    means = [spread.mean for spread in spreads]
-    if len(spreads) < 2 or all(_is_equal(mean, 0.0) for mean in means):
-        return [""] * len(spreads)
-    best = max(means)
-    leading = [spread for spread in spreads if _is_equal(spread.mean, best)]
-    low = min(best if spread.interval is None else spread.interval[0] for spread in leading)
-    return ["best" if _is_equal(mean, best) else "close" if mean >= low else "" for mean in means]
-
-
-def _is_equal(first: float, second: float) -> bool:
-    """Whether two means differ by rounding at most."""
-    return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def _read_result(cell: Cell, episodes: int) -> Result:

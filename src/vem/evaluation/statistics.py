@@ -1,4 +1,4 @@
-"""Statistics over seeds and episodes, on scipy: spread, inter-quartile mean and bootstrap intervals.
+"""Statistics over seeds and episodes, on scipy: spread, inter-quartile mean, bootstrap intervals, and who is best.
 
 The unit of comparison is the training run (seed), whose result is the mean of its episodes. Two uncertainties differ
 and are reported apart: the spread between seeds (standard deviation) says what another training would give, the
@@ -7,13 +7,17 @@ bootstrap interval, stratified over seeds, says how exactly these policies were 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 NUM_RESAMPLES = 2000
 CONFIDENCE = 0.95
+
+Mark = Literal["", "best", "close"]
+SIGNS: dict[Mark, str] = {"best": " *", "close": " ≈", "": "  "}
 
 
 class Spread(NamedTuple):
@@ -59,10 +63,25 @@ def stratified_interval(
     Strata may be seeds with their episodes (``over_seeds``) or tasks with the scores of their seeds. None where a
     stratum has fewer than two values.
     """
-    from scipy.stats import bootstrap
-
     if not strata or min(map(len, strata)) < 2:
         return None
+    low, high = stratified_bounds(strata, statistic, confidence, num_resamples, seed)
+    return float(low), float(high)
+
+
+def stratified_bounds(
+    strata: Sequence[np.ndarray],
+    statistic: Callable[..., np.ndarray],
+    confidence: float = CONFIDENCE,
+    num_resamples: int = NUM_RESAMPLES,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends of the percentile bootstrap interval of each number that ``statistic(*strata, axis=-1)`` gives.
+
+    A statistic of several numbers puts them on leading axes.
+    """
+    from scipy.stats import bootstrap
+
     result = bootstrap(
         tuple(np.asarray(values, np.float64) for values in strata),
         statistic,
@@ -72,7 +91,26 @@ def stratified_interval(
         method="percentile",
         rng=np.random.default_rng(seed),
     )
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+    return result.confidence_interval.low, result.confidence_interval.high
+
+
+def mark_best(spreads: Sequence[Spread]) -> list[Mark]:
+    """``best`` for the highest mean and all equal to it, ``close`` for means that their interval contains.
+
+    Nothing is marked where there is one alone, or where all are zero: nothing was achieved then.
+    """
+    means = [spread.mean for spread in spreads]
+    if len(spreads) < 2 or all(_is_equal(mean, 0.0) for mean in means):
+        return [""] * len(spreads)
+    best = max(means)
+    leading = [spread for spread in spreads if _is_equal(spread.mean, best)]
+    low = min(best if spread.interval is None else spread.interval[0] for spread in leading)
+    return ["best" if _is_equal(mean, best) else "close" if mean >= low else "" for mean in means]
+
+
+def _is_equal(first: float, second: float) -> bool:
+    """Whether two means differ by rounding at most."""
+    return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def _interquartile_mean_of_means(*strata: np.ndarray, axis: int = -1) -> np.ndarray:

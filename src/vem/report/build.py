@@ -13,11 +13,13 @@ import numpy as np
 from vem.data import Dataset
 from vem.data.samples import sample_episodes
 from vem.errors import RunError
+from vem.evaluation.over_tasks import OverTasks
 from vem.extras import require
 from vem.report import agreement, curves, film, landscape, results, returns, table, weighting
 from vem.report.guide import has_guides
 from vem.report.held_out import describe_rows, read_held_out
 from vem.report.log_sections import data_section, estimate_section, log_sections, warning_section
+from vem.report.over_datasets import over_datasets_section, read_over_datasets
 from vem.report.page import Group, Section, render_page
 from vem.report.records import RunRecord, Series, label_runs, read_run
 from vem.report.style import Drawing, Look, drawing_style, looks, slug, write_files
@@ -38,12 +40,15 @@ class Report:
     page: Path
     figures: list[Path]
     groups: list[Group]
+    over_datasets: OverTasks | None = None
+    """Statistics over all datasets, if there are several and the same methods have scores on them."""
 
     def to_dict(self) -> dict[str, Any]:
         """The report's facts as JSON values."""
         return {
             "page": str(self.page),
             "figures": [str(path) for path in self.figures],
+            "over_datasets": self.over_datasets and self.over_datasets.to_json(),
             "datasets": [
                 {
                     "name": group.name,
@@ -97,14 +102,17 @@ def write_report(
         for name, members in by_data.items():
             prefix = f"{slug(name)}-" if len(by_data) > 1 else ""
             groups.append(build_group(name, members, prefix, show, others))
-    drawings = [drawing for group in groups for section in group.sections for drawing in section.drawings]
+        over = read_over_datasets(groups)
+        overall = over_datasets_section(over)
+    sections = [*([overall] if overall else []), *(section for group in groups for section in group.sections)]
+    drawings = [drawing for section in sections for drawing in section.drawings]
     show("writing")
     try:
         figures = [out / FIGURES / file for drawing in drawings for file in write_files(drawing, out / FIGURES)]
-        write_file(out / PAGE, render_page(groups, FIGURES).encode())
+        write_file(out / PAGE, render_page(groups, FIGURES, overall).encode())
     except OSError as error:
         raise RunError(f"{out} cannot be written ({error.strerror}); choose another --out") from None
-    return Report(out / PAGE, figures, groups)
+    return Report(out / PAGE, figures, groups, over if over and over.is_enough else None)
 
 
 def write_score_curve(directory: str | Path) -> Path | None:

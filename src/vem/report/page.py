@@ -202,8 +202,8 @@ COLUMNS: list[tuple[str, str, float, int | None]] = [
 """Quantity, heading, factor, digits after the point (None: as many as the number needs); the score comes first."""
 
 
-def render_page(groups: list[Group], figures: str) -> str:
-    """The page; ``figures`` is the directory of the figure files, relative to it."""
+def render_page(groups: list[Group], figures: str, overall: Section | None = None) -> str:
+    """The page; ``figures`` is the directory of the figure files, relative to it, ``overall`` is about all groups."""
     from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
 
@@ -217,7 +217,7 @@ def render_page(groups: list[Group], figures: str) -> str:
     # Matplotlib's SVG is markup already, and escapes its own text.
     templates.filters["inline_svg"] = lambda drawing: Markup(inline_svg(drawing))
     templates.filters["pretty"] = lambda facts: json.dumps(facts, indent=2, ensure_ascii=False)
-    return templates.get_template("page.html").render(groups=groups, figures=figures)
+    return templates.get_template("page.html").render(groups=groups, figures=figures, overall=overall)
 
 
 def _plain(value: Any) -> str:

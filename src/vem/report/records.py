@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -174,18 +175,29 @@ def read_run(directory: str | Path) -> RunRecord:
     return record
 
 
+LABELS: tuple[Callable[[RunRecord], str], ...] = (
+    lambda run: run.config.algorithm,
+    lambda run: f"{run.config.algorithm} ({run.config.preset})",
+    lambda run: run.directory.resolve().name,
+    lambda run: str(run.directory),
+)
+"""What a run may be called, the shortest first."""
+
+
 def label_runs(runs: list[RunRecord]) -> None:
     """Give runs of one dataset the shortest labels that tell them apart: algorithm, preset, directory."""
-    for describe in (
-        lambda run: run.config.algorithm,
-        lambda run: f"{run.config.algorithm} ({run.config.preset})",
-        lambda run: run.directory.resolve().name,
-        lambda run: str(run.directory),
-    ):
-        for run in runs:
-            run.label = describe(run)
-        if len({run.label for run in runs}) == len(runs):
-            return
+    for run, label in zip(runs, common_labels([runs])[0], strict=True):
+        run.label = label
+
+
+def common_labels(groups: Sequence[list[RunRecord]]) -> list[list[str]]:
+    """The shortest labels that tell the runs of each dataset apart, made in the same way for all datasets."""
+    labels: list[list[str]] = []
+    for describe in LABELS:
+        labels = [[describe(run) for run in runs] for runs in groups]
+        if all(len(set(own)) == len(own) for own in labels):
+            break
+    return labels
 
 
 def setting_symbol(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 from collections.abc import Iterator
@@ -68,14 +69,23 @@ class Drawing:
 
 def looks(series: list[Series]) -> list[Look]:
     """One Look for each series: ordered colors for a sweep of one run, distinct ones otherwise."""
-    colors = [PALETTE[index % len(PALETTE)] for index in range(len(series))]
+    found = distinct_looks(len(series))
     if len({id(one.run) for one in series}) == 1 and len(series) > 1 and len(series[0].swept) == 1:
         from matplotlib.colors import LinearSegmentedColormap, to_hex
 
         ordered = LinearSegmentedColormap.from_list("sweep", SWEEP)
         ranks = np.argsort(np.argsort([next(iter(one.swept.values())) for one in series]))
         colors = [to_hex(ordered(float(rank / (len(series) - 1)))) for rank in ranks]
-    return [Look(color, LINES[index % len(LINES)], MARKERS[index % len(MARKERS)]) for index, color in enumerate(colors)]
+        return [dataclasses.replace(look, color=color) for look, color in zip(found, colors, strict=True)]
+    return found
+
+
+def distinct_looks(count: int) -> list[Look]:
+    """That many Looks that can be told apart; colors come again after seven, with other lines."""
+    return [
+        Look(PALETTE[index % len(PALETTE)], LINES[index % len(LINES)], MARKERS[index % len(MARKERS)])
+        for index in range(count)
+    ]
 
 
 @contextmanager

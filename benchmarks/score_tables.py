@@ -1,0 +1,160 @@
+"""Tables of scores, values, data and runs, from the records of evaluated runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import ablations
+from score_records import Record, column_of, index
+from table_text import mean_std, paper_text, short, spread_text, table, unique
+from vem.algorithms import METHODS
+from vem.evaluation.statistics import Mark, Spread, mark_best
+from vem.tasks import TASKS
+
+README_METHODS = ("vem", "bc", "iql", "awr", "bail")
+
+
+def score_table(records: Sequence[Record]) -> str:
+    """All methods, ablations apart: mean ± std over seeds, and the interval of the measurement."""
+    return _scores([r for r in records if METHODS[r["algorithm"]].ablates is None], with_interval=True)
+
+
+def regression_table(records: Sequence[Record]) -> str:
+    """VEM beside the ablations that have records of scores."""
+    ablated = {r["dataset"] for r in records if METHODS[r["algorithm"]].ablates}
+    chosen = [
+        r for r in records if r["dataset"] in ablated and "vem" in (r["algorithm"], METHODS[r["algorithm"]].ablates)
+    ]
+    return _scores(chosen, with_interval=True)
+
+
+def ablation_table(records: Sequence[Record] | None = None) -> str:
+    """VEM with one choice changed at a time: score, and how far the mean value is from the default's."""
+    records = ablations.read_ablations() if records is None else records
+    datasets = sorted(unique(r["dataset"] for r in records), key=lambda d: (index(list(TASKS), d), d))
+    by_place = {(r["variant"], r["dataset"]): r for r in records}
+    rows = []
+    for name in ablations.VARIANTS:
+        if any((name, d) in by_place for d in datasets):
+            meaning = ablations.MEANINGS.get(name) or f"τ = {ablations.VARIANTS[name]['expectile']}"
+            cells = [by_place.get((name, d)) for d in datasets]
+            rows.append([meaning, *(cell for r in cells for cell in _ablation_cells(r))])
+    return table(["variant", *(text for d in datasets for text in (d, "mean V"))], rows)
+
+
+def _ablation_cells(record: Record | None) -> tuple[str, str]:
+    if record is None:
+        return "", ""
+    values = list(record["value_mean"].values())
+    return mean_std(score_of(record)), f"{sum(values) / len(values):.3f}"
+
+
+def results_table(records: Sequence[Record]) -> str:
+    """The headline records beside the paper's VEM."""
+    return _scores(records, with_interval=False, paper=("vem",))
+
+
+def headline_records(records: Sequence[Record], paper: Sequence[Record]) -> list[Record]:
+    """The records that a reader sees first: those at equal time, else the methods that most users choose between."""
+    if paper:
+        return [r for r in paper if r["preset"] == "default" and METHODS[r["algorithm"]].ablates is None]
+    return [r for r in records if column_of(r) in README_METHODS]
+
+
+def paper_table(records: Sequence[Record]) -> str:
+    """Every method of the paper's table: ours, then the paper's."""
+    default = {(r["dataset"], r["algorithm"]): r for r in records if r["preset"] == "default"}
+    methods = [m for m in ("vem", "bail", "bcq", "cql", "awr") if any(key[1] == m for key in default)]
+    datasets = [d for d in unique(r["dataset"] for r in records) if d in TASKS and TASKS[d].paper_scores]
+    rows = []
+    for dataset in datasets:
+        row = [dataset]
+        for method in methods:
+            ours, paper = default.get((dataset, method)), TASKS[dataset].paper_scores.get(method)
+            row += ["" if ours is None else mean_std(score_of(ours)), paper_text(paper)]
+        rows.append(row)
+    return table(["dataset", *(f"{m}, {who}" for m in methods for who in ("ours", "paper"))], rows)
+
+
+def value_table(records: Sequence[Record]) -> str:
+    """V − G over all steps of the evaluated episodes, for the methods with state values."""
+    having = [r for r in records if "value_error" in r["evaluation"]["over_seeds"]]
+    return _grid(having, lambda r: spread_text(Spread(**r["evaluation"]["over_seeds"]["value_error"]), short))
+
+
+def data_table(records: Sequence[Record]) -> str:
+    """The files that were trained on, and how they were made."""
+    rows = []
+    for dataset in unique(r["dataset"] for r in records):
+        data = next(r["data"] for r in records if r["dataset"] == dataset)
+        rows.append([dataset, f"{data['num_rows']:,}", data["recipe"] or "", f"`{data['sha256'][:12]}`"])
+    header = ["dataset", "rows read", "how the file says it was made", "sha256 of the rows"]
+    return table(header, rows)
+
+
+def run_table(records: Sequence[Record]) -> str:
+    """What each run took: steps, seeds, episodes, time; processor time where it is recorded."""
+    has_cores = any(r.get("core_seconds") is not None for r in records)
+    rows = []
+    for r in records:
+        row = [
+            r["dataset"],
+            column_of(r),
+            f"{r['steps']:,}",
+            str(len(r["seeds"])),
+            str(r["evaluation"]["num_episodes"]),
+        ]
+        row += [_minutes(r["training_seconds"]), *([_minutes(r.get("core_seconds"))] if has_cores else [])]
+        rows.append([*row, str(sum(member["num_failed"] for member in r["evaluation"]["members"].values()))])
+    header = ["dataset", "method", "steps", "seeds", "episodes a seed", "training minutes"]
+    return table([*header, *(["minutes of one core"] if has_cores else []), "failed episodes"], rows)
+
+
+def _minutes(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds / 60:.1f}"
+
+
+def marks_of(records: Sequence[Record]) -> dict[int, Mark]:
+    """``id`` of each record → whether it is the best of its dataset, or within the interval of the best."""
+    marks: dict[int, Mark] = {}
+    for dataset in unique(r["dataset"] for r in records):
+        row = [r for r in records if r["dataset"] == dataset and score_of(r) is not None]
+        found = mark_best([spread for r in row if (spread := score_of(r)) is not None])
+        marks |= {id(r): mark for r, mark in zip(row, found, strict=True)}
+    return marks
+
+
+def _scores(records: Sequence[Record], with_interval: bool, paper: Sequence[str] = ()) -> str:
+    """Datasets × methods, the best bold and those within its interval marked."""
+    marks = marks_of(records)
+
+    def text(record: Record) -> str:
+        shown = mean_std(score_of(record), is_bold=marks.get(id(record)) == "best")
+        interval = (spread := score_of(record)) and spread.interval
+        ends = f" ({interval[0]:.1f} to {interval[1]:.1f})" if with_interval and interval else ""
+        return shown + ends + (" ≈" if marks.get(id(record)) == "close" else "")
+
+    extra = {
+        f"{m}, paper": lambda d, m=m: paper_text(TASKS[d].paper_scores.get(m)) if d in TASKS else "" for m in paper
+    }
+    return _grid(records, text, extra)
+
+
+def _grid(
+    records: Sequence[Record], text: Callable[[Record], str], extra: dict[str, Callable[[str], str]] | None = None
+) -> str:
+    methods = list(METHODS)
+    columns = sorted(unique(map(column_of, records)), key=lambda column: (index(methods, column.split()[0]), column))
+    by_place = {(r["dataset"], column_of(r)): text(r) for r in records}
+    rows = [
+        [d, *(by_place.get((d, column), "") for column in columns), *(make(d) for make in (extra or {}).values())]
+        for d in unique(r["dataset"] for r in records)
+    ]
+    return table(["dataset", *columns, *(extra or {})], rows)
+
+
+def score_of(record: Record) -> Spread | None:
+    """The score over seeds, or the return without references."""
+    over_seeds = record["evaluation"]["over_seeds"]
+    found = over_seeds.get("score") or over_seeds.get("return")
+    return Spread(**found) if found else None
