@@ -39,7 +39,8 @@ def register(verbs: Any) -> None:
     add("--run", action="store_true", dest="run_present", help="with paper: run the datasets that are present")
     add("--algorithms", default=None, metavar="A,B,…", help="the methods (default: vem,bc,iql)")
     add("--seeds", default="3", metavar="N|A,B,…", help="how many seeds, or which (default: 3)")
-    add("--steps", default="100000", metavar="N|A=N,…", help="steps of each policy, by method (default: 100000)")
+    add("--steps", default=None, metavar="N|A=N,…", help="steps of each policy, by method (default: 100000)")
+    add("--minutes", type=float, metavar="M", help="instead of steps: training time, in minutes of one core a cell")
     add("--preset", default="default", metavar="NAME", help="settings of the methods that have it; others: default")
     add("--set", action="append", default=[], metavar="[A:]NAME=X", help="a setting, of one method or of all with it")
     add(
@@ -79,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
             datasets,
             algorithms,
             seeds=cells.parse_seeds(options.seeds),
-            steps=parse_steps(options.steps, algorithms),
+            steps=None if options.steps is None else parse_steps(options.steps, algorithms),
+            minutes=options.minutes,
             preset=options.preset,
             settings=parse_settings(options.set, algorithms),
             rules={name: value for name in RULES if (value := getattr(options, name)) is not None},

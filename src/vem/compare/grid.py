@@ -32,6 +32,8 @@ class Choice(NamedTuple):
     settings: dict[str, Any]
     steps: int
     swept: dict[str, Any]
+    minutes: float | None = None
+    """In place of steps: minutes of one core for all seeds together."""
 
 
 def make_cells(
@@ -40,7 +42,8 @@ def make_cells(
     out: str | Path,
     *,
     seeds: int | Sequence[int] = 3,
-    steps: int | Mapping[str, int] = DEFAULT_STEPS,
+    steps: int | Mapping[str, int] | None = None,
+    minutes: float | None = None,
     preset: str = "default",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     rules: Mapping[str, Any] | None = None,
@@ -49,13 +52,17 @@ def make_cells(
 ) -> list[Cell]:
     """The cells of a comparison, checked, dataset by dataset; nothing is read or written.
 
-    ``steps`` is given for all methods or by name, ``settings`` by name. A method that lacks ``preset`` takes its
-    default. ``rules`` say how named datasets are read; those in hand are taken as they are.
+    ``steps`` is given for all methods or by name, or else ``minutes`` of one core; ``settings`` are given by name. A
+    method that lacks ``preset`` takes its default. ``rules`` say how named datasets are read; those in hand are taken
+    as they are.
     """
     _check_unique(algorithms, "algorithm")
     chosen = {name: _preset_of(name, preset) for name in algorithms}
     if preset not in chosen.values():
         raise SettingsError(f"none of {', '.join(algorithms)} has a preset {preset!r}")
+    if steps is not None and minutes is not None:
+        raise SettingsError("--steps and --minutes are both given; steps follow from minutes: leave one out")
+    steps = DEFAULT_STEPS if steps is None else steps
     for name in (*(settings or {}), *([] if isinstance(steps, int) else steps)):
         find_method(name)  # a misspelled name would set nothing
     choices = [
@@ -66,6 +73,7 @@ def make_cells(
             dict((settings or {}).get(name, {})),
             steps if isinstance(steps, int) else steps.get(name, DEFAULT_STEPS),
             {},
+            minutes,
         )
         for name in algorithms
     ]
@@ -147,6 +155,7 @@ def _lay_out(
                 "rules": dict(rules or {}) if isinstance(dataset, str) else _rules(dataset),
                 "data_dir": data_dir,
                 "hold_out": hold_out,
+                "minutes": choice.minutes,
             }
             data = None if isinstance(dataset, str) else dataset
             directory = Path(out) / name / choice.label
