@@ -122,7 +122,7 @@ def test_the_time_of_training_is_recorded_over_resumes(tmp_path, monkeypatch):
 
 
 def test_a_pool_is_measured_too(tmp_path):
-    config = config_of("vem", 0.001, pool_rows=64)
+    config = config_of("awr", 0.001, pool_rows=64)
     run = create_run(tmp_path / "run", config, tiny_dataset(lengths=(12,) * 40))
     assert run.config.pool_rows == 64
     assert run.config.steps >= 10
