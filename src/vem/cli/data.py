@@ -215,7 +215,7 @@ def run_make(options: argparse.Namespace) -> None:
         write_minari(options.minari, options.name, **given)
         print(f"minari:{options.minari}")
         return
-    with _row_progress() as report:
+    with row_progress() as report:
         if name in RANDOM_TASKS:
             written = write_random(path, name, **given, report=report)
         elif name in CLONED_TASKS:
@@ -229,7 +229,7 @@ def run_convert(options: argparse.Namespace) -> None:
     """Write a dataset as shards."""
     from vem.data.conversion import convert
 
-    with _row_progress() as report:
+    with row_progress() as report:
         path = convert(options.dataset, options.out, options.data_dir, report, **given_rules(options))
     print(path)
 
@@ -240,13 +240,13 @@ def run_verify(options: argparse.Namespace) -> None:
 
     dataset = open_shards(options.shards)
     assert dataset.shards is not None
-    with _row_progress() as report:
+    with row_progress() as report:
         dataset.shards.verify(report)
     print(f"{options.shards}: all {dataset.num_rows:,} rows are as they were written")
 
 
 @contextmanager
-def _row_progress() -> Iterator[Callable[[str, int, int], None]]:
+def row_progress() -> Iterator[Callable[[str, int, int], None]]:
     """A function that shows how many rows are done: a bar on a terminal, a line every ten seconds elsewhere."""
     if not sys.stderr.isatty():
         last = time.monotonic()
