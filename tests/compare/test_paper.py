@@ -61,8 +61,8 @@ def test_what_is_here_what_can_be_made_and_how(tmp_path):
     assert [name for name, state in states(out).items() if state == "to make"] == [
         "walker2d-random", "hopper-random", "halfcheetah-random", "pointmaze-large",
     ]  # fmt: skip
-    human = place / "pen-v0_demos_clipped.npz"
-    write_data(place, "pen-human", sizes=(45, 24)).rename(human)
+    human = place / "pen-v0_demos_clipped.hdf5"
+    human.touch()
     found = {entry.name: entry for entry in paper_data(out, str(place))}
     assert (found["pen-human"].state, found["pen-human"].source) == ("here", "pen-human")
     assert found["pen-cloned"].command == (f"vem data make pen-cloned --from {human} --out {place / 'pen-cloned.hdf5'}")
