@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from vem.compare.mirror import is_address
 from vem.data.mazes import write_maze
@@ -118,7 +118,7 @@ def make_missing(
     return failures
 
 
-def _make(entry: PaperData, path: Path, report: Report, given: dict[str, int]) -> None:
+def _make(entry: PaperData, path: Path, report: Report, given: dict[str, Any]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
