@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vem
+from ant_walkers import guided_policy
 from vem.cli import main
 from vem.data import recorder
 from vem.envs import maze_layout
@@ -14,30 +15,7 @@ from vem.errors import DataError, DataWarning, RunError
 from vem.evaluation import walked
 from vem.evaluation.walked import TARGETS, WaypointController, count_arrivals, draw_ends, write_walked
 from vem.evaluation.walkers import load_walker
-from vem.policy import Policy
 from vem.tasks import TASKS
-
-
-def guided_policy(move_scale=1.0, observation_size=29, action_size=8, kind="guided"):
-    """A policy whose executor pushes with its first motor as far as it is asked to move in x, times a half."""
-    random = np.random.default_rng(0)
-    weight = np.zeros((2 * observation_size, action_size), np.float32)
-    weight[observation_size, 0] = 0.5
-    size = observation_size * (2 if kind == "guided" else 1)
-    tensors = {
-        "guide.0.weight": random.normal(size=(observation_size, observation_size)).astype(np.float32),
-        "guide.0.bias": np.zeros(observation_size, np.float32),
-        "actor.0.weight": weight[:size],
-        "actor.0.bias": np.zeros(action_size, np.float32),
-        "log_std": np.zeros(1, np.float32),
-        "move_scale": np.full(observation_size, move_scale, np.float32),
-        "observation_mean": np.zeros(observation_size, np.float32),
-        "observation_deviation": np.full(observation_size, 2.0, np.float32),
-        "action_low": np.full(action_size, -1.0, np.float32),
-        "action_high": np.full(action_size, 1.0, np.float32),
-        "value_unit": np.ones((), np.float32),
-    }
-    return Policy(kind, tensors, {})
 
 
 @pytest.fixture(scope="module")
