@@ -91,6 +91,18 @@ def find_task(name: str) -> Task | None:
     return TASKS.get(re.sub(r"-v[0-2]$", "", stem))
 
 
+def d4rl_file(name: str) -> str:
+    """What D4RL calls the file of one of its datasets (version 0); without that, a file of the dataset's own name."""
+    found = next((stem for stem, task in _D4RL_FILES.items() if task == name), None)
+    if found is None:
+        return f"{name.replace('-', '_')}.hdf5"
+    if not found.startswith("ant-maze"):
+        return found.replace("-demos-clipped", "_demos_clipped").replace("-expert-clipped", "_expert_clipped") + ".hdf5"
+    words = found.replace("u-maze", "u=maze").replace("big-maze", "big=maze").replace("hardest-maze", "hardest=maze")
+    words = words.replace("true", "True").replace("false", "False").replace("ant-maze", "Ant-maze")
+    return f"{words.replace('-', '_').replace('=', '-')}.hdf5"
+
+
 def task_of_environment(environment: str) -> Task | None:
     """Return the task of this Gymnasium id with what all its datasets share: sizes, limits, references; or None."""
     return next((task for task in _FAMILY_TASKS.values() if task.environment == environment), None)

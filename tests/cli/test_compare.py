@@ -112,6 +112,10 @@ def test_ctrl_c_saves_every_running_cell(data, tmp_path):
         (["--jobs", "0"], "--jobs is 0"),
         (["--episodes", "0"], "--episodes is 0"),
         (["--seeds", "0"], "seeds is 0"),
+        (["--minutes", "0"], "--minutes is 0.0"),
+        (["--minutes", "5", "--steps", "9"], "--steps and --minutes are both given"),
+        (["--official"], "are for the paper's table"),
+        (["--algorithms", "vem-papers"], "there is no algorithm 'vem-papers'"),
     ],
 )
 def test_mistakes_are_one_sentence_and_leave_nothing(data, tmp_path, capsys, arguments, message):
@@ -130,16 +134,23 @@ def test_the_papers_table_is_listed_and_present_data_is_run(tmp_path, capsys):
     assert main(["compare", *map(str, given)]) == 0
     printed = capsys.readouterr().out
     rows = [line.split() for line in printed.splitlines() if " absent " in line]
-    assert len(rows) == 23
+    assert len(rows) == 20
+    assert [line.split()[0] for line in printed.splitlines() if " to make " in line] == [
+        "walker2d-random", "hopper-random", "halfcheetah-random", "pointmaze-large",
+    ]  # fmt: skip
     assert rows[0] == ["antmaze-umaze", "absent", "87.5", "±", "1.1", "62.5", "±", "2.3", "78.9", "74.0", "56.0"]
     assert "The data differ" in printed
-    assert "0 of 23 datasets are here" in printed
-    assert main(["compare", *map(str, given), "--run"]) == 1
-    assert "none of the paper's 23 datasets" in capsys.readouterr().err
+    assert "0 of 24 datasets are here and 4 can be made" in printed
+    assert f"  hopper-random: make it: vem data make hopper-random --out {place}/hopper-random.hdf5" in printed
+    assert "  hammer-human: D4RL's hammer-v0_demos_clipped.hdf5; Minari has D4RL/hammer/human-v2" in printed
+    assert "--walker FILE" in printed
+    assert main(["compare", *map(str, given), "--algorithms", "bc"]) == 1
+    assert "none of the paper's datasets is in" in capsys.readouterr().err
 
     write_data(place, "hopper-medium", sizes=(11, 3))
     assert compare(*given, "--algorithms", "bc", "--json") == 0
     tasks = json.loads(capsys.readouterr().out)["tasks"]
+    assert len(tasks) == 24
     (hopper,) = [task for task in tasks if task["files"]]
     assert hopper["name"] == "hopper-medium"
     assert hopper["paper"]["vem"] == {"mean": 56.6, "std": 2.3}

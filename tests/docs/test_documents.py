@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 
 import heating_log
+from ant_walkers import guided_policy
 from evaluation_cases import constant_policy
 from small_runs import quick_compilation
 from vem.cli import main
@@ -88,6 +89,8 @@ def shortened(command: str) -> list[str]:
     for flag, value in SHORT.get(verb, {}).items():
         if "--resume" in arguments:
             break
+        if flag == "--steps" and "--minutes" in arguments:
+            flag, value = "--minutes", "0.005"
         if flag == "--batch-size" and "cql" in command:
             arguments += ["--num-sampled-actions", "1"]
         if flag in arguments:
@@ -123,6 +126,7 @@ def place(tmp_path_factory):
     (directory / "data").symlink_to(directory, target_is_directory=True)
     constant_policy(sizes=(11, 3)).save(directory / "policy.safetensors")
     constant_policy(sizes=(4, 2)).save(directory / "maze.safetensors")
+    guided_policy().save(directory / "walker.safetensors")
     return directory
 
 

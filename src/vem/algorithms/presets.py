@@ -7,7 +7,7 @@ a registered method brings its own.
 
 from __future__ import annotations
 
-from vem.algorithms.registry import Preset, find_method
+from vem.algorithms.registry import METHODS, Preset, find_method
 from vem.errors import SettingsError
 from vem.tasks import Task
 
@@ -135,6 +135,21 @@ PRESETS: dict[str, dict[str, Preset]] = {
     "td3bc": {"default": _TD3BC},
 }
 
+OFFICIAL_STEPS: dict[tuple[str, str], int] = {
+    ("vem", "default"): 100_000,  # ours
+    ("vem", "paper"): 2_000_000,  # 10,000 refreshes and 200 steps after each
+    ("vem", "authors"): 4_000_000,  # as many for the values, then as many for the policy
+    ("bc", "default"): 1_000_000,  # no program of its own: as the others
+    ("awr", "default"): 1_000_000,  # its program has no number for recorded data: as the others
+    ("bail", "default"): 286_000,  # 200,000 steps of cloning, and the share of the envelope before them
+    ("bcq", "default"): 1_000_000,
+    ("bcq-em", "default"): 1_000_000,  # the paper gives none: as BCQ
+    ("cql", "default"): 3_000_000,  # 3,000 epochs of 1,000 steps
+    ("iql", "default"): 1_000_000,
+    ("td3bc", "default"): 1_000_000,
+}
+"""Method and preset → steps in all that its official program takes by default."""
+
 _FAMILIES = {
     "vem/AntMaze": "antmaze",
     "vem/PointMaze": "antmaze",
@@ -151,6 +166,27 @@ def task_family(task: Task | None) -> str | None:
     if task is None:
         return None
     return next((name for start, name in _FAMILIES.items() if task.environment.startswith(start)), None)
+
+
+def split_label(label: str) -> tuple[str, str | None]:
+    """The method that a cell's label names, and the preset that it names too: ``vem-paper`` is VEM's preset paper.
+
+    SettingsError lists the methods if it is neither a method nor a method and one of its presets.
+    """
+    if label not in METHODS:
+        for name, method in METHODS.items():
+            if label.startswith(f"{name}-") and label.removeprefix(f"{name}-") in method.presets:
+                return name, label.removeprefix(f"{name}-")
+    find_method(label)
+    return label, None
+
+
+def official_steps(label: str) -> int:
+    """Steps that the official program of a method takes; SettingsError where none is known."""
+    algorithm, preset = split_label(label)
+    if (algorithm, preset or "default") not in OFFICIAL_STEPS:
+        raise SettingsError(f"no official number of steps is known of {label}; give --steps or --minutes instead")
+    return OFFICIAL_STEPS[algorithm, preset or "default"]
 
 
 def find_preset(algorithm: str, name: str, task: Task | None = None) -> Preset:

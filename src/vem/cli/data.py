@@ -32,11 +32,13 @@ MAKE_EXAMPLES = """NAME:
   pointmaze-umaze, -medium, -large, each also -discrete     a noisy controller between random cells
   hopper-random, halfcheetah-random, walker2d-random        a Gaussian policy with fresh weights
   door-cloned, hammer-cloned, pen-cloned                    demonstrations (*-human) and roll-outs of their clone
+  antmaze-umaze, -umaze-diverse, -medium-play, …            a policy that walks (--walker), led through the maze
 
 examples:
   vem data make pointmaze-medium --rows 50000 --out maze.hdf5
   vem data make hopper-random --rows 200000
   vem data make pen-cloned --from pen-human.hdf5
+  vem data make antmaze-medium-play --walker runs/umaze/policies/seed0.safetensors
 """
 
 
@@ -94,6 +96,11 @@ def register(verbs: Any) -> None:
     make.add_argument("--rows", type=_positive, help="steps to record (default: enough to learn from)")
     make.add_argument("--seed", type=int, default=0, help="seed of the recording (default 0)")
     make.add_argument("--from", dest="source", metavar="FILE", help="for *-cloned: the demonstrations' file")
+    make.add_argument(
+        "--walker",
+        metavar="FILE",
+        help="for antmaze-*: a guided policy (.safetensors), or an ONNX file that takes 29 + 2 numbers",
+    )
     make.add_argument("--data-dir", metavar="DIR", help="for *-cloned: where *-human is looked up first")
     where = make.add_mutually_exclusive_group()
     where.add_argument("--out", metavar="FILE.hdf5", help="file to write (default NAME.hdf5 in this directory)")
@@ -201,35 +208,45 @@ def run_make(options: argparse.Namespace) -> None:
     from vem.data.random_policies import RANDOM_TASKS, write_random
     from vem.errors import SettingsError
     from vem.evaluation.cloned import CLONED_TASKS, write_cloned
+    from vem.evaluation.walked import WALKED_TASKS, count_arrivals, write_walked
     from vem.tasks import find_task
 
     task = find_task(options.name)
     name = options.name if task is None else task.name
     path, given = options.out or f"{options.name}.hdf5", {"num_rows": options.rows} if options.rows else {}
     given["seed"] = options.seed
-    if options.minari and name in (*RANDOM_TASKS, *CLONED_TASKS):
+    if options.minari and name in (*RANDOM_TASKS, *CLONED_TASKS, *WALKED_TASKS):
         raise SettingsError(f"--minari is for the built-in mazes; {name} is written to a file")
     if (options.source or options.data_dir) and name not in CLONED_TASKS:
         raise SettingsError(f"--from and --data-dir are for cloned data; {name} is recorded without any file")
+    if options.walker and name not in WALKED_TASKS:
+        raise SettingsError(f"--walker is for AntMaze data; {name} is recorded without it")
+    if name in WALKED_TASKS and not options.walker:
+        raise SettingsError(f"{name} is recorded with a policy that walks an ant; give its file with --walker FILE")
     if options.minari:
         write_minari(options.minari, options.name, **given)
         print(f"minari:{options.minari}")
         return
-    with _row_progress() as report:
+    with row_progress() as report:
         if name in RANDOM_TASKS:
             written = write_random(path, name, **given, report=report)
         elif name in CLONED_TASKS:
             written = write_cloned(path, name, options.source, **given, data_dir=options.data_dir, report=report)
+        elif name in WALKED_TASKS:
+            written = write_walked(path, name, options.walker, **given, report=report)
         else:
             written = write_maze(path, options.name, **given)
     print(written)
+    if name in WALKED_TASKS:
+        arrived, count = count_arrivals(written)
+        print(f"{arrived} of {count} recordings came within 0.5 m of where they were sent")
 
 
 def run_convert(options: argparse.Namespace) -> None:
     """Write a dataset as shards."""
     from vem.data.conversion import convert
 
-    with _row_progress() as report:
+    with row_progress() as report:
         path = convert(options.dataset, options.out, options.data_dir, report, **given_rules(options))
     print(path)
 
@@ -240,13 +257,13 @@ def run_verify(options: argparse.Namespace) -> None:
 
     dataset = open_shards(options.shards)
     assert dataset.shards is not None
-    with _row_progress() as report:
+    with row_progress() as report:
         dataset.shards.verify(report)
     print(f"{options.shards}: all {dataset.num_rows:,} rows are as they were written")
 
 
 @contextmanager
-def _row_progress() -> Iterator[Callable[[str, int, int], None]]:
+def row_progress() -> Iterator[Callable[[str, int, int], None]]:
     """A function that shows how many rows are done: a bar on a terminal, a line every ten seconds elsewhere."""
     if not sys.stderr.isatty():
         last = time.monotonic()

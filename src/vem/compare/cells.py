@@ -113,8 +113,9 @@ def cell_state(cell: Cell, num_episodes: int) -> State:
     if not files.is_run:
         return "absent"
     stored, wanted = files.config, cell.config(task_of(files.facts.info))
-    for name in ("algorithm", "preset", "seeds", "steps", "sweep", "rules", "hold_out"):
+    for name in ("algorithm", "preset", "seeds", "sweep", "rules", "hold_out"):
         _check_same(cell, name, getattr(stored, name), getattr(wanted, name))
+    _check_same_length(cell, stored, wanted)
     for name, value in wanted.settings.items():
         if value not in UNDECIDED:
             _check_same(cell, name, stored.settings.get(name), value)
@@ -194,13 +195,24 @@ def _is_at_hand(cell: Cell) -> bool:
     return any(sources.matches(source, path) for path in sources.dataset_files(cell.request["data_dir"]))
 
 
+def _check_same_length(cell: Cell, stored: Config, wanted: Config) -> None:
+    """RunError if training was to take other steps, or other minutes."""
+    first, second = (f"steps {c.steps}" if c.minutes is None else f"minutes {c.minutes:g}" for c in (stored, wanted))
+    if first != second:
+        is_same_kind = (stored.minutes is None) == (wanted.minutes is None)
+        raise _started_otherwise(cell, first, second.rpartition(" ")[2] if is_same_kind else second)
+
+
 def _check_same(cell: Cell, name: str, stored: Any, wanted: Any) -> None:
     if stored != wanted:
-        flag = name.replace("_", "-")
-        raise RunError(
-            f"{cell.directory} was started with {flag} {_plain(stored)}, not {_plain(wanted)}; "
-            "give the old settings to go on with it, or another --out"
-        )
+        raise _started_otherwise(cell, f"{name.replace('_', '-')} {_plain(stored)}", _plain(wanted))
+
+
+def _started_otherwise(cell: Cell, stored: str, wanted: str) -> RunError:
+    return RunError(
+        f"{cell.directory} was started with {stored}, not {wanted}; "
+        "give the old settings to go on with it, or another --out"
+    )
 
 
 def _plain(value: Any) -> str:

@@ -18,7 +18,8 @@ def compare(
     *,
     out: str | Path = "runs/compare",
     seeds: int | Sequence[int] = 3,
-    steps: int | Mapping[str, int] = DEFAULT_STEPS,
+    steps: int | Mapping[str, int] | None = None,
+    minutes: float | None = None,
     episodes: int = 100,
     preset: str = "default",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -38,10 +39,12 @@ def compare(
     goes on after a stop or a failure. A cell that fails does not stop the others; ``Comparison.failures`` says why.
 
     ``datasets`` are names as ``vem.load`` takes them, read by ``rules`` (``task``, ``teleports`` …), or Datasets.
-    ``steps`` is one number or one for each method by name; ``settings`` are given by method. A method that lacks
-    ``preset`` takes its default. ``jobs`` cells run at a time, each in a process of its own; datasets made from arrays
-    can run in this process alone, with ``jobs=1``. ``engine="ray"`` puts the cells on the Ray cluster at ``address``
-    (None: that of RAY_ADDRESS, or of this machine); ``out`` is then a folder that all nodes see, or an fsspec address.
+    ``steps`` is one number or one for each method by name (100,000); ``minutes`` instead are those of one core that
+    training may take, all seeds together, and the steps of each cell follow from what its steps cost here.
+    ``settings`` are given by method. A method that lacks ``preset`` takes its default. ``jobs`` cells run at a time,
+    each in a process of its own; datasets made from arrays can run in this process alone, with ``jobs=1``.
+    ``engine="ray"`` puts the cells on the Ray cluster at ``address`` (None: that of RAY_ADDRESS, or of this machine);
+    ``out`` is then a folder that all nodes see, or an fsspec address.
     ``hold_out`` is the share of the recordings that no cell is trained on, for ``vem.select``.
     ``evaluate_every`` also evaluates 20 episodes after every that many steps. ``progress`` shows what happens on the
     standard output, or on another stream.
@@ -53,6 +56,7 @@ def compare(
         out,
         seeds=seeds,
         steps=steps,
+        minutes=minutes,
         preset=preset,
         settings=settings,
         rules=rules,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from vem.algorithms import find_method
 from vem.algorithms.config import build, convert, type_hints
+from vem.algorithms.presets import split_label
 from vem.compare.cells import Cell
 from vem.data import Dataset, sources
 from vem.errors import SettingsError
@@ -32,6 +33,8 @@ class Choice(NamedTuple):
     settings: dict[str, Any]
     steps: int
     swept: dict[str, Any]
+    minutes: float | None = None
+    """In place of steps: minutes of one core for all seeds together."""
 
 
 def make_cells(
@@ -40,7 +43,8 @@ def make_cells(
     out: str | Path,
     *,
     seeds: int | Sequence[int] = 3,
-    steps: int | Mapping[str, int] = DEFAULT_STEPS,
+    steps: int | Mapping[str, int] | None = None,
+    minutes: float | None = None,
     preset: str = "default",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     rules: Mapping[str, Any] | None = None,
@@ -49,25 +53,30 @@ def make_cells(
 ) -> list[Cell]:
     """The cells of a comparison, checked, dataset by dataset; nothing is read or written.
 
-    ``steps`` is given for all methods or by name, ``settings`` by name. A method that lacks ``preset`` takes its
+    ``steps`` is given for all methods or by name, or else ``minutes`` of one core; ``settings`` are given by name. A
+    method may be named with its preset, as in ``vem-paper``; of the others, those that lack ``preset`` take their
     default. ``rules`` say how named datasets are read; those in hand are taken as they are.
     """
     _check_unique(algorithms, "algorithm")
-    chosen = {name: _preset_of(name, preset) for name in algorithms}
-    if preset not in chosen.values():
+    if steps is not None and minutes is not None:
+        raise SettingsError("--steps and --minutes are both given; steps follow from minutes: leave one out")
+    named = {label: split_label(label) for label in algorithms}
+    if preset != "default" and not any(preset in find_method(name).presets for name, _ in named.values()):
         raise SettingsError(f"none of {', '.join(algorithms)} has a preset {preset!r}")
-    for name in (*(settings or {}), *([] if isinstance(steps, int) else steps)):
-        find_method(name)  # a misspelled name would set nothing
+    steps = DEFAULT_STEPS if steps is None else steps
+    for label in (*(settings or {}), *([] if isinstance(steps, int) else steps)):
+        split_label(label)  # a misspelled name would set nothing
     choices = [
         Choice(
+            label,
             name,
-            name,
-            chosen[name],
-            dict((settings or {}).get(name, {})),
-            steps if isinstance(steps, int) else steps.get(name, DEFAULT_STEPS),
+            own or _preset_of(name, preset),
+            dict((settings or {}).get(label, {})),
+            steps if isinstance(steps, int) else steps.get(label, DEFAULT_STEPS),
             {},
+            minutes,
         )
-        for name in algorithms
+        for label, (name, own) in named.items()
     ]
     return _lay_out(datasets, choices, out, seeds, rules, data_dir, hold_out)
 
@@ -147,6 +156,7 @@ def _lay_out(
                 "rules": dict(rules or {}) if isinstance(dataset, str) else _rules(dataset),
                 "data_dir": data_dir,
                 "hold_out": hold_out,
+                "minutes": choice.minutes,
             }
             data = None if isinstance(dataset, str) else dataset
             directory = Path(out) / name / choice.label

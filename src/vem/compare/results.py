@@ -31,6 +31,10 @@ class Result:
     evaluation: Evaluation | None = None
     error: str | None = None
     """Why the newest attempt failed, if it did."""
+    steps: int | None = None
+    """Of each policy; None before the run is made."""
+    core_seconds: float | None = None
+    """Time that training took on all cores together, all seeds; None where it is not recorded."""
     mark: Mark = ""
     """``best``: the highest mean of the dataset; ``close``: a mean within the best one's interval."""
 
@@ -57,6 +61,8 @@ class Result:
             "quantity": self.quantity,
             "references": references.source if references else None,
             **(self.spread._asdict() if self.spread else {}),
+            "steps": self.steps,
+            "core_seconds": self.core_seconds,
             "mark": self.mark,
             "error": self.error,
         }
@@ -157,6 +163,8 @@ def read_comparison(cells: Sequence[Cell], episodes: int, columns: Literal["labe
 def _read_result(cell: Cell, episodes: int) -> Result:
     files, error = cell.files, read_failure(cell)
     result = Result(cell.dataset, cell.label, cell.algorithm, cell.directory, cell.swept, error=error)
+    if files.is_run:
+        result = dataclasses.replace(result, steps=files.config.steps, core_seconds=files.core_seconds)
     if not files.is_run or (evaluation := matching_evaluation(files, episodes)) is None:
         return result
     result = dataclasses.replace(result, evaluation=evaluation)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vem.data.recorder import Recipe, Report, write_recording
+from vem.data.recorder import Recipe, Report, rolling_out, write_recording
 from vem.errors import DataError
 from vem.tasks import TASKS, Task, find_task
 
@@ -52,7 +52,7 @@ def write_random(
     recipe = Recipe(task, RECIPE, num_rows, seed)
     recipe.check()
     policy = RandomGaussianPolicy(task.observation_size, task.action_size, seed)
-    return write_recording(path, recipe, policy.act, report=report)
+    return write_recording(path, recipe, rolling_out(policy.act), report=report)
 
 
 def random_task(name: str) -> Task:

@@ -34,6 +34,8 @@ PART_ROWS = 20_000
 
 Act = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 """(observation, the episode's random numbers) → action."""
+RecordEpisode = Callable[[Any, int, int], dict[str, np.ndarray]]
+"""(environment, seed, the episode's number) → the episode's rows, as columns."""
 Report = Callable[[str, int, int], None]
 
 
@@ -63,16 +65,23 @@ class Recipe(NamedTuple):
 
 
 def write_recording(
-    path: str | Path, recipe: Recipe, act: Act, demonstrations: dict[str, np.ndarray] | None = None, *, report: Report
+    path: str | Path,
+    recipe: Recipe,
+    record: RecordEpisode,
+    demonstrations: dict[str, np.ndarray] | None = None,
+    *,
+    report: Report,
 ) -> Path:
-    """Record, after the rows of ``demonstrations`` if given, and return the path; the file appears whole or not at all.
+    """Record episodes, after the rows of ``demonstrations`` if given, and return the path.
+
+    The file appears whole or not at all.
 
     What is recorded on the way is kept beside it in ``NAME.parts`` and used by the next call with the same recipe.
     """
     path = Path(path)
     recipe.check()
     require_space(path, recipe.num_rows)
-    rows = _record(path.with_name(f"{path.name}.parts"), recipe, act, report)
+    rows = _record(path.with_name(f"{path.name}.parts"), recipe, record, report)
     if demonstrations is not None:
         rows = {name: np.concatenate([demonstrations[name], values]) for name, values in rows.items()}
     attributes = {"name": recipe.task.name, "environment": recipe.task.environment, "recipe": recipe.text}
@@ -85,7 +94,7 @@ def write_recording(
     return path
 
 
-def _record(parts: Path, recipe: Recipe, act: Act, report: Report) -> dict[str, np.ndarray]:
+def _record(parts: Path, recipe: Recipe, record: RecordEpisode, report: Report) -> dict[str, np.ndarray]:
     """All rows, from the parts that are there and from new episodes."""
     from vem import envs
 
@@ -95,7 +104,7 @@ def _record(parts: Path, recipe: Recipe, act: Act, report: Report) -> dict[str, 
     count = 0
     try:
         while done + count < recipe.num_rows:
-            rows = record_episode(env, act, recipe.seed, episode)
+            rows = record(env, recipe.seed, episode)
             pending.append(rows)
             count, episode = count + len(rows["rewards"]), episode + 1
             if count >= PART_ROWS:
@@ -110,6 +119,11 @@ def _record(parts: Path, recipe: Recipe, act: Act, report: Report) -> dict[str, 
     # A last episode that is cut was cut by the recording, not by the task.
     whole["timeouts"][-1] = not whole["terminals"][-1]
     return whole
+
+
+def rolling_out(act: Act) -> RecordEpisode:
+    """What records episodes of an actor from the task's own start to its own end."""
+    return lambda env, seed, episode: record_episode(env, act, seed, episode)
 
 
 def record_episode(env: Any, act: Act, seed: int, episode: int) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from vem.data import Dataset, load
-from vem.data.recorder import Recipe, Report, write_recording
+from vem.data.recorder import Recipe, Report, rolling_out, write_recording
 from vem.errors import DataError
 from vem.runs.config import make_config
 from vem.runs.run import create_run
@@ -51,7 +51,7 @@ def write_cloned(
     parts = f"half of the rows {dataset.num_episodes} demonstrations, repeated; half roll-outs of their clone"
     text = f"{parts} ({steps:,} steps of behavior cloning); D4RL's recipe"
     recipe = Recipe(task, text, num_rows - num_rows // 2, seed, dataset.fingerprint())
-    return write_recording(path, recipe, policy.act, repeat(dataset, num_rows // 2), report=report)
+    return write_recording(path, recipe, rolling_out(policy.act), repeat(dataset, num_rows // 2), report=report)
 
 
 def repeat(dataset: Dataset, num_rows: int) -> dict[str, np.ndarray]:

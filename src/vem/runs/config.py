@@ -46,6 +46,7 @@ class Config:
     """Settings that take several values; every combination is trained, for every seed."""
     seeds: tuple[int, ...] = (0,)
     steps: int = 100_000
+    """Of each member; those that fit into ``minutes``, where they are given, once the run is made."""
     rules: dict[str, Any] = field(default_factory=dict)
     """How the data was read."""
     data_dir: str | None = None
@@ -53,6 +54,8 @@ class Config:
     """Rows held at a time, the others on disk; None: all, once the run is made."""
     hold_out: float = 0.0
     """Share of the recordings that training never sees (``vem.data.hold_out``)."""
+    minutes: float | None = None
+    """Minutes of one core that training may take, all members together; None: the steps were asked for."""
 
     @property
     def members(self) -> list[Member]:
@@ -83,9 +86,12 @@ def make_config(
     task: Task | None = None,
     pool_rows: int | None = None,
     hold_out: float = 0.0,
+    minutes: float | None = None,
 ) -> Config:
     """A complete, checked Config; a sweepable setting may be given as a list of values.
 
+    ``minutes`` of one core, for all members together, stand in place of ``steps``, which are then found when the run
+    is made (``vem.runs.budget``).
     ``task`` is the benchmark task of the loaded data, if any: presets have settings for its family.
     """
     method = find_method(algorithm)
@@ -115,6 +121,7 @@ def make_config(
         data_dir=data_dir,
         pool_rows=check_pool_rows(pool_rows),
         hold_out=check_hold_out(hold_out),
+        minutes=check_minutes(minutes),
     )
     if len(config.members) > MOST_MEMBERS:
         raise SettingsError(
@@ -146,6 +153,15 @@ def check_pool_rows(pool_rows: int | None) -> int | None:
     if isinstance(pool_rows, bool) or not isinstance(pool_rows, int) or pool_rows < LEAST_POOL_ROWS:
         raise SettingsError(f"--pool-rows is {pool_rows!r}; give a whole number, {LEAST_POOL_ROWS} or more")
     return pool_rows
+
+
+def check_minutes(minutes: float | None) -> float | None:
+    """``minutes``, if that is a time."""
+    if minutes is None:
+        return None
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not (0 < minutes < float("inf")):
+        raise SettingsError(f"--minutes is {minutes!r}; give a number above 0: the minutes of one core")
+    return float(minutes)
 
 
 def check_steps(steps: int) -> int:

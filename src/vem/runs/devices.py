@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -39,6 +40,11 @@ def prepare_devices() -> None:
 def once_options() -> dict[str, bool | int | float | str] | None:
     """What to tell XLA about a program that runs once: on a CPU that its speed does not matter, but compiling does."""
     return {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+
+
+def core_clock() -> float:
+    """Seconds of all cores that this process has used; where accelerators compute, those of the clock on the wall."""
+    return time.process_time() if jax.default_backend() == "cpu" else time.perf_counter()
 
 
 @functools.cache

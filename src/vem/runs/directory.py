@@ -136,6 +136,12 @@ class RunDirectory:
                 size *= 8
         return None
 
+    @property
+    def core_seconds(self) -> float | None:
+        """Time that training took so far on all cores together, over all resumes; None if it is not recorded."""
+        line = self.newest_metrics()
+        return None if line is None else line.core_seconds
+
     def write_metrics(self, line: MetricLine) -> None:
         """Add one line of training metrics."""
         path = self.path / "metrics.jsonl"

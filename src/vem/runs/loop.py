@@ -21,7 +21,17 @@ from jax.sharding import PartitionSpec as Split
 from vem.algorithms.base import Algorithm, Memory, Metrics, Rows, Stage, State, draw_batch
 from vem.errors import DivergenceError
 from vem.runs.config import Member
-from vem.runs.devices import AXIS, BATCH, Layout, lay_out, once_options, over_members, spread_batch, update_options
+from vem.runs.devices import (
+    AXIS,
+    BATCH,
+    Layout,
+    core_clock,
+    lay_out,
+    once_options,
+    over_members,
+    spread_batch,
+    update_options,
+)
 
 LONGEST_CHUNK = 200
 """Updates between two reports at most."""
@@ -49,6 +59,8 @@ class Progress(NamedTuple):
     layout: Layout
     whole: Snapshot
     """Where the run stands, with the layout's empty slots."""
+    core_seconds: float = 0.0
+    """Time that training took so far on all cores together, since it was begun or resumed; compiling not counted."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -59,14 +71,14 @@ class Progress(NamedTuple):
 
 def start(algorithm: Algorithm, members: Sequence[Member], swept: dict[str, float]) -> Snapshot:
     """The state before the first update. ``swept`` holds the values of sweepable settings that the members share."""
-    keys = _keys(members)
+    keys = member_keys(members)
     settings = [{**swept, **member.swept} for member in members]
     values = {name: jnp.asarray([own[name] for own in settings], jnp.float32) for name in settings[0]}
     own = jax.vmap(lambda key: jax.random.fold_in(key, 2**31 - 1))(keys)
     # Options belong to a program of its own, and this one may be part of another where only shapes are asked for.
     options = None if isinstance(own, Tracer) else once_options()
     state = jax.jit(jax.vmap(algorithm.init), compiler_options=options)(own, values)
-    return Snapshot(0, 0, state, _empty(algorithm.stages[0], len(members)))
+    return Snapshot(0, 0, state, empty_memory(algorithm.stages[0], len(members)))
 
 
 def train(
@@ -88,28 +100,37 @@ def train(
     """
     # Rows that change on the way are on one device: a copy of all of them for each would have to change too.
     layout = lay_out(len(members)) if renew is None else lay_out(len(members), num_devices=1)
-    rows, keys = layout.share(rows), _keys(members)
+    rows, keys = layout.share(rows), member_keys(members)
     num_steps = sum(stage.num_steps for stage in algorithm.stages)
     before = sum(stage.num_steps for stage in algorithm.stages[: snapshot.stage])
     first, done, state, memory = snapshot
     state, memory = layout.spread((state, memory))
+    core_seconds = 0.0
     for index in range(first, len(algorithm.stages)):
         stage = algorithm.stages[index]
         if index > first:
-            done, memory = 0, layout.spread(_empty(stage, layout.num_slots))
-        run_chunk = first_program() if first_program and index == first else compile_chunk(stage, layout.mesh)
-        stage_keys = layout.spread(jax.vmap(lambda key, index=index: jax.random.fold_in(key, index))(keys))
+            done, memory = 0, layout.spread(empty_memory(stage, layout.num_slots))
+        stage_keys = layout.spread(stage_keys_of(keys, index))
+        if first_program and index == first:
+            run_chunk = first_program()
+        else:
+            run_chunk = compile_chunk(stage, layout.mesh)
+            rows = rows if renew is None or done == stage.num_steps else renew(index, done)
+            # A chunk of no steps compiles the program and changes nothing.
+            state, memory, _ = run_chunk(state, memory, rows, stage_keys, layout.counts(0), done, -1)
         while done < stage.num_steps:
             count, refresh_index = _next_chunk(stage, done)
+            started = core_clock()
             if renew is not None:
                 rows = renew(index, done)
             counts = layout.counts(count)
             state, memory, metrics = run_chunk(state, memory, rows, stage_keys, counts, done, refresh_index)
             done += count
             metrics = {name: np.asarray(layout.gather(values)) for name, values in metrics.items()}
+            core_seconds += core_clock() - started
             _check(metrics, members, stage, before + done, largest_value)
             whole = Snapshot(index, done, state, memory)
-            yield Progress(stage, before + done, num_steps, metrics, layout, whole)
+            yield Progress(stage, before + done, num_steps, metrics, layout, whole, core_seconds)
         before += stage.num_steps
 
 
@@ -161,8 +182,10 @@ def compile_chunk(stage: Stage, mesh: Mesh | None = None) -> Any:
 def compile_ahead(stage: Stage, state: State, rows: Rows, num_members: int) -> Callable[[], Any]:
     """Begin to compile the stage's program for arrays of these shapes in a thread; what is returned waits for it."""
     layout = lay_out(num_members)
-    memory = jax.eval_shape(lambda: _empty(stage, num_members))
-    keys, counts = jax.eval_shape(lambda: (_keys([Member(0, {})] * num_members), jnp.zeros(num_members, jnp.int32)))
+    memory = jax.eval_shape(lambda: empty_memory(stage, num_members))
+    keys, counts = jax.eval_shape(
+        lambda: (member_keys([Member(0, {})] * num_members), jnp.zeros(num_members, jnp.int32))
+    )
     own, shared = layout.shapes((state, memory, keys, counts), True), layout.shapes(rows, False)
     program = compile_chunk(stage, layout.mesh)
     executor = ThreadPoolExecutor(1, thread_name_prefix="compile")
@@ -180,11 +203,18 @@ def _next_chunk(stage: Stage, done: int) -> tuple[int, int]:
     return min(until - in_period, stage.num_steps - done), refresh_index
 
 
-def _keys(members: Sequence[Member]) -> jax.Array:
+def member_keys(members: Sequence[Member]) -> jax.Array:
+    """One key for each member, from its seed."""
     return jnp.stack([jax.random.key(member.seed) for member in members])
 
 
-def _empty(stage: Stage, num_members: int) -> Memory:
+def stage_keys_of(keys: jax.Array, index: int) -> jax.Array:
+    """The members' keys in a stage."""
+    return jax.vmap(lambda key: jax.random.fold_in(key, index))(keys)
+
+
+def empty_memory(stage: Stage, num_members: int) -> Memory:
+    """The members' memories before the first refresh."""
     return jax.tree.map(lambda leaf: jnp.zeros((num_members, *leaf.shape), leaf.dtype), jax.eval_shape(stage.empty))
 
 

@@ -54,6 +54,8 @@ class MetricLine:
     """Since training was started or resumed."""
     members: dict[str, dict[str, float]]
     """Name of each member → its metrics."""
+    core_seconds: float | None = None
+    """Time that training took on all cores together, over all resumes, without compiling; None if not known."""
 
     @classmethod
     def from_json(cls, record: Any) -> MetricLine | None:
@@ -69,7 +71,9 @@ class MetricLine:
             return None
         seconds: Any = record.get("seconds")
         seconds = float(seconds) if _is_number(seconds) else float("nan")
-        return cls(int(record["steps"]), str(record.get("stage", "")), seconds, members)
+        core: Any = record.get("core_seconds")
+        core = float(core) if _is_number(core) else None
+        return cls(int(record["steps"]), str(record.get("stage", "")), seconds, members, core)
 
 
 def metric_columns(lines: Sequence[MetricLine]) -> dict[str, np.ndarray]:

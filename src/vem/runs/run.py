@@ -27,6 +27,7 @@ from vem.data.transforms import repeat_terminals
 from vem.errors import RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
 from vem.runs import checkpoints
+from vem.runs.budget import steps_within
 from vem.runs.capacity import check_memory, fits, refusing_to_run_out
 from vem.runs.config import Config, build_settings, make_config
 from vem.runs.devices import lay_out, prepare_devices
@@ -100,6 +101,7 @@ class Run:
         self.settings = build_settings(config.algorithm, config.settings)
         self._begun = False
         self._snapshot: Snapshot | None = None
+        self._core_seconds: float | None = 0.0
         self._policies: dict[Path, Policy] = {}
         if dataset is not None:
             self.dataset = dataset
@@ -160,8 +162,13 @@ class Run:
 
     @cached_property
     def _planned(self) -> tuple[Algorithm, PoolPlan | None]:
+        return self.plan(self.config.steps)
+
+    def plan(self, steps: int) -> tuple[Algorithm, PoolPlan | None]:
+        """The method with so many steps, and the plan of its pool, if it has one."""
+
         def make(spec: Spec) -> Algorithm:
-            return find_method(self.config.algorithm).make(self.settings, spec, self.config.steps)
+            return find_method(self.config.algorithm).make(self.settings, spec, steps)
 
         if self.config.pool_rows is None:
             return make(spec_of(self.training_data)), None
@@ -257,6 +264,7 @@ class Run:
             if found is not None:
                 tensors, header = found
                 self.steps_done = header["steps"]
+                self._core_seconds = header.get("core_seconds")
                 self._snapshot = self._restored(tensors, header)
             self.files.cut_metrics(self.steps_done)
         except BaseException:
@@ -288,7 +296,7 @@ class Run:
             with refusing_to_run_out():
                 yield from self._chunks()
         finally:
-            self._begun, self._snapshot = False, None
+            self._begun, self._snapshot, self._core_seconds = False, None, 0.0
             if (pool := self.__dict__.get("pool")) is not None:  # made, if training came that far
                 pool.close()
             self.files.release()
@@ -395,7 +403,7 @@ class Run:
     def checkpoint(self, progress: Progress) -> None:
         """Write the state after ``progress``, so that the run can go on from it."""
         snapshot = progress.snapshot
-        header = {"stage": snapshot.stage, "done": snapshot.done}
+        header = {"stage": snapshot.stage, "done": snapshot.done, "core_seconds": self._core_time(progress)}
         tree = {"state": snapshot.state, "memory": snapshot.memory}
         checkpoints.save_checkpoint(self.files.checkpoints, progress.steps, tree, header)
 
@@ -404,7 +412,12 @@ class Run:
             member.name: {name: float(values[i]) for name, values in progress.metrics.items()}
             for i, member in enumerate(self.config.members)
         }
-        return MetricLine(progress.steps, progress.stage.name, round(seconds, 3), members)
+        core_seconds = self._core_time(progress)
+        return MetricLine(progress.steps, progress.stage.name, round(seconds, 3), members, core_seconds)
+
+    def _core_time(self, progress: Progress) -> float | None:
+        """Time that training took, that before the run was resumed included; None where that is not known."""
+        return None if self._core_seconds is None else round(self._core_seconds + progress.core_seconds, 3)
 
     def export(self, state: Any) -> list[Policy]:
         """The policies in a state of training, in the members' order."""
@@ -450,8 +463,14 @@ def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Da
         full, notes = build_settings(config.algorithm, config.settings).complete(spec)
         pool_rows = choose_pool_rows(config.pool_rows, parts.training)
         config = dataclasses.replace(config, settings=dataclasses.asdict(full), pool_rows=pool_rows)
-        run = Run(files, config, dataset)
-        run.parts = parts
+        if config.minutes is not None:
+            trial = _run_on(files, config, dataset, parts)
+            steps, note = steps_within(trial, config.minutes)
+            run = _run_on(files, dataclasses.replace(config, steps=steps), dataset, parts)
+            run.__dict__ |= {name: trial.__dict__[name] for name in ("rows",) if name in trial.__dict__}
+            config, notes = run.config, [*notes, note]
+        else:
+            run = _run_on(files, config, dataset, parts)
         run.messages += notes
         if pool_rows is not None:
             held = run._planned[1]
@@ -463,6 +482,12 @@ def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Da
         files.abandon()
         raise
     run._begun = True
+    return run
+
+
+def _run_on(files: RunDirectory, config: Config, dataset: Dataset, parts: Parts) -> Run:
+    run = Run(files, config, dataset)
+    run.parts = parts
     return run
 
 
