@@ -179,7 +179,7 @@ class Valuation:
         # No recording can earn more or less than the steps that the log has.
         gains = fitted.unit.clip(log.start_returns + gains, np.ones(1)) - log.start_returns
         bold, cautious = (_combined(v[i][:, self._firsts], gains[i], log.start_returns) for i in (0, 1))
-        value, difference = (_reaching(cautious[i], bold[i]) for i in (0, 1))
+        value, difference = _reaching(cautious[0], bold[0]), _reaching(cautious[1], bold[1])
         weighted = self._weighted(policy, fitted, q[0].mean(0), recorded)
         verdict, reason = judge(difference, len(log.starts))
         return PolicyEstimate(
