@@ -103,7 +103,8 @@ def first_rows(path: Path, num_rows: int) -> Any:
 def train(path: Path, kind: str, options: argparse.Namespace) -> None:
     """The process that trains: runs as many chunks as each line of the input says, and tells how long they took."""
     from vem.data import load
-    from vem.runs.run import create_run, make_config
+    from vem.runs.config import make_config
+    from vem.runs.opening import create_run
 
     dataset = load(path) if kind == "pool" else first_rows(path, options.held_rows)
     num_steps = CHUNK_STEPS * options.chunks

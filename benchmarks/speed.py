@@ -194,7 +194,8 @@ def measure_memory(num_rows: int) -> None:
             os._exit(0)
         os.waitpid(child, 0)
         from vem.data import load
-        from vem.runs.run import create_run, make_config
+        from vem.runs.config import make_config
+        from vem.runs.opening import create_run
 
         dataset = load(path, teleports="keep")
         config = make_config(str(path), steps=1000, settings={"batch_size": BATCH_SIZE})

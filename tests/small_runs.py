@@ -14,7 +14,9 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from vem.algorithms import METHODS
 from vem.data import Dataset, from_arrays
-from vem.runs.run import Run, create_run, make_config
+from vem.runs.config import make_config
+from vem.runs.opening import create_run
+from vem.runs.run import Run
 
 NUM_STEPS = 10
 TINY = {

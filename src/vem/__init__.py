@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from vem.policy import Policy, load_policy
     from vem.report import write_report as report
     from vem.runs.export import export
-    from vem.runs.run import Run, open_run
+    from vem.runs.opening import open_run
+    from vem.runs.run import Run
 
 _PLACES = {
     "AWR": "vem.algorithms.awr",
@@ -62,7 +63,7 @@ _PLACES = {
     "from_table": "vem.data",
     "load": "vem.data",
     "load_policy": "vem.policy",
-    "open_run": "vem.runs.run",
+    "open_run": "vem.runs.opening",
     "register": "vem.algorithms",
     "report": "vem.report",
     "resume": "vem.api",

@@ -18,8 +18,10 @@ from vem.evaluation.training import check_period, evaluating
 from vem.extras import is_installed
 from vem.runs.config import Config, make_config, reading_rules
 from vem.runs.directory import RunDirectory
+from vem.runs.opening import create_run, open_run
 from vem.runs.programs import keep_programs as keep_compiled_programs
-from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, check_callbacks, create_run, open_run, read_data
+from vem.runs.reading import read_data
+from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, check_callbacks
 from vem.tasks import task_of
 
 RULES = ("split", "time_limit", "teleports", "task", "discrete", "action_bounds", "mapping", "repeat_terminals")

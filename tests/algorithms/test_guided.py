@@ -15,7 +15,8 @@ from vem.algorithms.vem import guided
 from vem.algorithms.vem.config import VEM
 from vem.data import from_arrays
 from vem.errors import RunError, SettingsError
-from vem.runs.run import create_run, make_config
+from vem.runs.config import make_config
+from vem.runs.opening import create_run
 
 
 def walk(lengths=(60, 60, 7), seed=0, terminal=False):

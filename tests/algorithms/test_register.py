@@ -14,7 +14,8 @@ from vem.algorithms.config import Configuration, setting
 from vem.algorithms.presets import find_preset
 from vem.errors import RunError, SettingsError
 from vem.policy import load_policy
-from vem.runs.run import create_run, make_config, resume_run
+from vem.runs.config import make_config
+from vem.runs.opening import create_run, resume_run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"
 

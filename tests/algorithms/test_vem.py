@@ -19,7 +19,8 @@ from vem.core.memory import Steps
 from vem.core.networks import apply_networks
 from vem.data import from_arrays
 from vem.errors import SettingsError
-from vem.runs.run import create_run, make_config
+from vem.runs.config import make_config
+from vem.runs.opening import create_run
 
 # Each plan, order, loss, schedule, weight, advantage, number of critics and refresh occurs at least once.
 COMBINATIONS = {

@@ -229,7 +229,7 @@ def test_the_preset_follows_the_task_of_the_data_not_the_name_of_its_file(logs, 
         data = load(source, **rules)
         return replace(data, info=replace(data.info, task="antmaze-umaze", task_source="given"))
 
-    monkeypatch.setattr("vem.runs.run.load", load_antmaze)
+    monkeypatch.setattr("vem.runs.reading.load", load_antmaze)
     hidden = ["--value-hidden", "8", "--policy-hidden", "8", "--batch-size", "8"]
     assert vem("train", logs, "--algorithm", "iql", "--steps", 10, "--out", tmp_path / "run", *hidden) == 0
     assert RunDirectory(tmp_path / "run").config.settings["expectile"] == 0.9

@@ -56,7 +56,7 @@ def test_another_machine_goes_on_from_the_last_checkpoint(data, tmp_path):
     class PowerCut(BaseException):
         pass
 
-    from vem.runs.run import create_run
+    from vem.runs.opening import create_run
 
     lost = tmp_path / "lost"
     try:

@@ -14,7 +14,7 @@ from vem.core.networks import apply_network
 from vem.data.action_columns import ACTION_KINDS, action_kind
 from vem.errors import SettingsError
 from vem.policy import load_policy
-from vem.runs.run import resume_run
+from vem.runs.opening import resume_run
 
 OBSERVATIONS = np.random.default_rng(5).standard_normal((40, 3)).astype(np.float32)
 FULLY = ("vem", "vem-guided", "bc", "awr", "bail", "iql")

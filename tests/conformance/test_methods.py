@@ -16,7 +16,7 @@ from vem.core.networks import apply_network, apply_networks
 from vem.policy import load_policy
 from vem.runs import loop
 from vem.runs.loop import Member, start, train
-from vem.runs.run import resume_run
+from vem.runs.opening import resume_run
 
 OBSERVATIONS = np.random.default_rng(5).standard_normal((6, 3)).astype(np.float32)
 

@@ -11,7 +11,7 @@ from small_runs import make_run, quick_compilation, tiny_dataset
 from vem.callbacks import TensorBoard, WandB, named
 from vem.errors import RunError, SettingsError
 from vem.runs import loop
-from vem.runs.run import open_run
+from vem.runs.opening import open_run
 
 pytest.importorskip("tensorboard")
 

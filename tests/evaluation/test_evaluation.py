@@ -13,8 +13,8 @@ from vem.evaluation.rollout import run_episode, thinned_path, waypoint_actor
 from vem.evaluation.summary import Evaluation, read_evaluation, summarize
 from vem.evaluation.workers import Evaluator, episode_seed
 from vem.runs.directory import RunDirectory
+from vem.runs.opening import open_run
 from vem.runs.records import EpisodeRecord
-from vem.runs.run import open_run
 
 NUM_EPISODES = 8
 SEEDS = [episode_seed(0, episode) for episode in range(NUM_EPISODES)]

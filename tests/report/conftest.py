@@ -9,9 +9,12 @@ import pytest
 
 from vem.envs.layouts import maze_layout
 from vem.policy import make_policy
+from vem.runs.config import make_config
 from vem.runs.directory import RunDirectory
+from vem.runs.opening import create_run
+from vem.runs.reading import load_data
 from vem.runs.records import EpisodeRecord
-from vem.runs.run import Run, create_run, load_data, make_config
+from vem.runs.run import Run
 
 NUM_EPISODES, STEPS = 12, 30
 

@@ -8,7 +8,8 @@ from vem.algorithms.base import Algorithm, Stage
 from vem.errors import SettingsError
 from vem.runs import budget, loop
 from vem.runs.budget import StageCost, fit_steps, measure_costs, training_seconds
-from vem.runs.run import create_run, make_config, open_run, resume_run
+from vem.runs.config import make_config
+from vem.runs.opening import create_run, open_run, resume_run
 
 
 @pytest.fixture(scope="module", autouse=True)

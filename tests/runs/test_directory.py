@@ -13,10 +13,11 @@ import pytest
 from tiny import SMALL, tiny_dataset
 from vem.errors import RunError
 from vem.runs import checkpoints
+from vem.runs.config import make_config
 from vem.runs.config_file import OLD_NAMES
 from vem.runs.directory import RunDirectory
+from vem.runs.opening import create_run, open_run, resume_run
 from vem.runs.records import DataFacts, EpisodeRecord, MetricLine
-from vem.runs.run import create_run, make_config, open_run, resume_run
 
 SUMMARY = {
     "version": 1,

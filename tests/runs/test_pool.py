@@ -18,9 +18,10 @@ from vem.data.shards import resident
 from vem.data.stretches import cut_stretches, pack, whole_episodes
 from vem.data.writing import write_shards
 from vem.errors import DataError, SettingsError
+from vem.runs.config import make_config
+from vem.runs.opening import create_run, open_run, resume_run
 from vem.runs.pool import Pool
 from vem.runs.pool_plan import PoolPlan, Renewal, choose_pool_rows
-from vem.runs.run import create_run, make_config, open_run, resume_run
 from vem.storage import read_tensors
 
 NUM_STEPS = 60

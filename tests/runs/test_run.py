@@ -12,8 +12,9 @@ import vem
 from tiny import SMALL, tiny_dataset
 from vem.errors import RunError, SettingsError, VemError
 from vem.runs import checkpoints
+from vem.runs.config import make_config
 from vem.runs.directory import RunDirectory
-from vem.runs.run import create_run, make_config, resume_run
+from vem.runs.opening import create_run, resume_run
 
 SETTINGS = {**SMALL, "expectile": [0.2, 0.6]}
 

@@ -23,7 +23,9 @@ from vem.evaluation.evaluate import evaluate
 from vem.evaluation.summary import Evaluation, read_evaluation
 from vem.runs.config import Config, make_config
 from vem.runs.directory import RunDirectory
-from vem.runs.run import Run, create_run, read_data, resume_run
+from vem.runs.opening import create_run, resume_run
+from vem.runs.reading import read_data
+from vem.runs.run import Run
 from vem.storage import write_json
 from vem.tasks import Task, task_of
 

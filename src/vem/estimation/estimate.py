@@ -32,8 +32,10 @@ from vem.evaluation.statistics import CONFIDENCE
 from vem.policy import Policy
 from vem.runs.capacity import refusing_to_run_out
 from vem.runs.config import check_steps
+from vem.runs.opening import open_run
 from vem.runs.programs import keep_programs
-from vem.runs.run import Run, open_run, read_data
+from vem.runs.reading import read_data
+from vem.runs.run import Run
 
 DEFAULT_DISCOUNT = 0.99
 NUM_RESAMPLES = 1000

@@ -15,7 +15,7 @@ from vem.data import Dataset, load
 from vem.data.recorder import Recipe, Report, rolling_out, write_recording
 from vem.errors import DataError
 from vem.runs.config import make_config
-from vem.runs.run import create_run
+from vem.runs.opening import create_run
 from vem.tasks import TASKS, Task, find_task, task_of
 
 CLONED_TASKS = tuple(name for name in TASKS if name.endswith("-cloned"))

@@ -16,7 +16,8 @@ from vem.data.action_columns import ActionColumn
 from vem.data.samples import sample_episodes
 from vem.errors import DataError, RunError
 from vem.policy import Policy
-from vem.runs.run import Run, open_run
+from vem.runs.opening import open_run
+from vem.runs.run import Run
 from vem.runs.support import measure_support
 
 NUM_ROWS = 5000

@@ -10,7 +10,7 @@ from vem.data import Dataset
 from vem.errors import DataError
 from vem.report.guide import has_guides
 from vem.report.records import RunRecord
-from vem.runs.run import read_data
+from vem.runs.reading import read_data
 
 
 def read_held_out(source: Dataset | str | Path | None, runs: list[RunRecord]) -> dict[int, Dataset]:

@@ -18,8 +18,8 @@ from vem.evaluation.summary import read_evaluation
 from vem.policy import Policy, load_policy
 from vem.runs.config import Config, Member
 from vem.runs.directory import RunDirectory
+from vem.runs.reading import load_data
 from vem.runs.records import DataFacts, EpisodeRecord, MetricLine
-from vem.runs.run import load_data
 from vem.tasks import Task, task_of
 
 

@@ -13,8 +13,8 @@ from vem.evaluation.environments import References
 from vem.evaluation.quantities import QUANTITIES, member_values
 from vem.evaluation.statistics import Spread, over_seeds
 from vem.report.records import RunRecord, Series
+from vem.runs.reading import load_data
 from vem.runs.records import EpisodeRecord
-from vem.runs.run import load_data
 from vem.tasks import normalized_score
 
 SCORE = "normalized score"

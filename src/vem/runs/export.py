@@ -80,7 +80,8 @@ def _choose(files: RunDirectory, seed: int | None, member: str | None) -> tuple[
 
 def _observations(source: Any) -> np.ndarray | None:
     """The observations of the run's data, or None where they cannot be read any more."""
-    from vem.runs.run import Run, open_run
+    from vem.runs.opening import open_run
+    from vem.runs.run import Run
 
     try:
         with warnings.catch_warnings():

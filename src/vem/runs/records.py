@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
@@ -236,3 +237,8 @@ def _renamed(record: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def package_versions() -> dict[str, str]:
+    """The versions that a run's numbers depend on."""
+    return {name: importlib.metadata.version(name) for name in ("vem", "jax", "jaxlib", "numpy", "optax")}

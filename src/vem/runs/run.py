@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property
@@ -15,33 +14,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from vem import storage
-from vem.algorithms import check_actions, find_method
+from vem.algorithms import find_method
 from vem.algorithms.base import Algorithm, Rows, Spec, put_rows, rows_shape, spec_of
 from vem.algorithms.config import sweepable
 from vem.algorithms.units import find_units
-from vem.data import Dataset, load
+from vem.data import Dataset
 from vem.data.action_columns import choices_of
 from vem.data.hold_out import Parts, part_dataset
 from vem.data.shards import resident
-from vem.data.transforms import repeat_terminals
 from vem.errors import RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
 from vem.runs import checkpoints
-from vem.runs.budget import steps_within
-from vem.runs.capacity import check_memory, fits, refusing_to_run_out
-from vem.runs.config import Config, build_settings, make_config
+from vem.runs.capacity import check_memory, refusing_to_run_out
+from vem.runs.config import Config, build_settings
 from vem.runs.devices import lay_out, prepare_devices
 from vem.runs.directory import RunDirectory
 from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, start, train
 from vem.runs.pool import Pool
-from vem.runs.pool_plan import PoolPlan, choose_pool_rows, plan_pool
+from vem.runs.pool_plan import PoolPlan, plan_pool
 from vem.runs.progress import progress_display, stop_requests
-from vem.runs.records import DataFacts, MetricLine, RunWarning, metric_columns
+from vem.runs.reading import load_data
+from vem.runs.records import MetricLine, RunWarning, metric_columns, package_versions
 from vem.runs.support import measure_support
 from vem.runs.warnings import find_warnings
 from vem.tasks import task_of
-
-__all__ = ["Callback", "Config", "Run", "create_run", "load_data", "make_config", "open_run", "resume_run"]
 
 SECONDS_PER_CHECKPOINT = 60.0
 NUM_METRIC_LINES = 1000
@@ -67,23 +63,6 @@ def check_callbacks(callbacks: Sequence[Callback]) -> None:
     wrong = [callback for callback in callbacks if not callable(callback) or isinstance(callback, type)]
     if wrong:
         raise SettingsError(f"callbacks hold {wrong[0]!r}; give functions of the run and its progress")
-
-
-def load_data(config: Config) -> Dataset:
-    """The dataset of a config, read by its rules."""
-    return read_data(config.dataset, config.rules, config.data_dir)
-
-
-def read_data(source: str, rules: dict[str, Any], data_dir: str | None = None) -> Dataset:
-    """The dataset of a source, read by a preset's rules or a run's."""
-    rules = dict(rules)
-    repeat = rules.pop("repeat_terminals", False)
-    dataset = load(source, data_dir=data_dir, **rules)
-    if repeat and dataset.shards is not None and not fits(dataset):
-        raise SettingsError(
-            f"{source} does not fit into the memory, which repeat_terminals (preset authors) needs; use another preset"
-        )
-    return repeat_terminals(dataset) if repeat else dataset
 
 
 class Run:
@@ -256,7 +235,7 @@ class Run:
         self.files.acquire()
         try:
             self.check_memory()
-            packages = _packages()
+            packages = package_versions()
             if self.files.packages != packages:
                 before = self.files.packages or "packages that config.json does not name"
                 self.messages.append(f"the run was started with {before}, now {packages}: bits may differ")
@@ -439,7 +418,7 @@ class Run:
                 "data_sha256": self.files.facts.sha256,
                 "environment": info.environment,
                 "action_columns": [dataclasses.asdict(column) for column in info.action_columns],
-                "packages": _packages(),
+                "packages": package_versions(),
             }
             parameters = jax.tree.map(lambda leaf, index=index: leaf[index], exported)
             if self.config.hold_out:
@@ -449,65 +428,6 @@ class Run:
                 parameters["action_choices"] = np.asarray(choices, np.int32)
             policies.append(make_policy(kind, parameters, bounds, normalizer, facts, info.encoder))
         return policies
-
-
-def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Dataset) -> Run:
-    """A new run in an empty or absent directory, which it holds the lock of until training ends."""
-    files = directory if isinstance(directory, RunDirectory) else RunDirectory(directory)
-    if not files.is_locked:
-        files.reserve()
-    try:
-        parts = part_dataset(dataset, config.hold_out)
-        spec = spec_of(parts.training)
-        check_actions(config.algorithm, spec)
-        full, notes = build_settings(config.algorithm, config.settings).complete(spec)
-        pool_rows = choose_pool_rows(config.pool_rows, parts.training)
-        config = dataclasses.replace(config, settings=dataclasses.asdict(full), pool_rows=pool_rows)
-        if config.minutes is not None:
-            trial = _run_on(files, config, dataset, parts)
-            steps, note = steps_within(trial, config.minutes)
-            run = _run_on(files, dataclasses.replace(config, steps=steps), dataset, parts)
-            run.__dict__ |= {name: trial.__dict__[name] for name in ("rows",) if name in trial.__dict__}
-            config, notes = run.config, [*notes, note]
-        else:
-            run = _run_on(files, config, dataset, parts)
-        run.messages += notes
-        if pool_rows is not None:
-            held = run._planned[1]
-            assert held is not None
-            run.messages.append(f"pool of {held.num_rows:,} rows: the others stay where they are and take turns in it")
-        run.check_memory()
-        files.write_config(config, DataFacts.of(dataset), _packages())
-    except BaseException:
-        files.abandon()
-        raise
-    run._begun = True
-    return run
-
-
-def _run_on(files: RunDirectory, config: Config, dataset: Dataset, parts: Parts) -> Run:
-    run = Run(files, config, dataset)
-    run.parts = parts
-    return run
-
-
-def open_run(path: str | Path, dataset: Dataset | None = None) -> Run:
-    """The run in a directory, to look at or to ``resume``; ``dataset`` is needed if it was made from arrays.
-
-    Nothing is changed and no data is read before it is needed. Data that is given must be the same to the bit.
-    """
-    files = RunDirectory(path)
-    run = Run(files, files.config)
-    if dataset is not None:
-        run.dataset = run._checked(dataset)
-    return run
-
-
-def resume_run(directory: str | Path, dataset: Dataset | None = None) -> Run:
-    """The run in a directory, locked and ready to go on from its newest readable checkpoint."""
-    run = open_run(directory, dataset)
-    run.begin()
-    return run
 
 
 def headline(run: Run) -> str:
@@ -532,7 +452,3 @@ def _is_metric_line(progress: Progress, num_steps: int) -> bool:
     step = max(1, num_steps // NUM_METRIC_LINES)
     chunk = min(period, LONGEST_CHUNK)
     return progress.steps // step != (progress.steps - chunk) // step or progress.steps == progress.num_steps
-
-
-def _packages() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in ("vem", "jax", "jaxlib", "numpy", "optax")}
