@@ -33,7 +33,6 @@ PEER_STEPS = 5_000
 EPISODES = 50
 DATASETS = (
     "hopper-medium",
-    "pointmaze-umaze",
     "pen-expert",
     "halfcheetah-medium",
     "door-human",

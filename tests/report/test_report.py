@@ -227,7 +227,7 @@ def test_names_from_the_run_are_escaped(vem_run):
     (vem_run / "config.json").write_text(json.dumps(facts))
     text = write_report([vem_run]).page.read_text(encoding="utf-8")
     assert "<script>alert" not in text
-    assert "<h1>&lt;script&gt;alert(1)&lt;/script&gt;</h1>" in text
+    assert ">&lt;script&gt;alert(1)&lt;/script&gt;</h1>" in text
 
 
 def test_the_headline_favors_none_of_several_equal_rows(both):

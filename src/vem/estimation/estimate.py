@@ -150,7 +150,7 @@ class Valuation:
 
     @cached_property
     def border(self) -> float:
-        """The log-density that all but a twentieth of recorded actions exceed."""
+        """The log-density that all but a quarter of recorded actions exceed."""
         return unusual(self.behavior, self.log.dataset)
 
     @cached_property

@@ -1,6 +1,6 @@
 """How far the log shows what a policy's actions lead to: w(s) = min(1, β(π(s)|s)/b).
 
-β is the density of the log's actions, and b the density that all but a twentieth of recorded actions exceed. So w is 1
+β is the density of the log's actions, and b the density that all but a quarter of recorded actions exceed. So w is 1
 where recorded actions are as unusual as the policy's, and falls with its density elsewhere.
 """
 
@@ -12,7 +12,7 @@ from vem.data import Dataset
 from vem.estimation.acting import scale_actions
 from vem.estimation.density import Density
 
-UNUSUAL_SHARE = 0.05
+UNUSUAL_SHARE = 0.25
 MOST_ROWS = 50_000
 """Rows that b is found from."""
 
