@@ -24,3 +24,13 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(directory))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what ``long_tests.txt`` names as slow: it takes long, and shorter tests cover its subject as well."""
+    lines = (Path(__file__).parent / "long_tests.txt").read_text(encoding="utf-8").splitlines()
+    names = {line for line in lines if line and not line.startswith("#")}
+    for item in items:
+        if item.nodeid.removeprefix("tests/") in names:
+            item.add_marker(pytest.mark.slow)

@@ -36,17 +36,24 @@ SHORT = {
 SLOW = ("vem compare paper --data-dir ~/data --run", "vem theory --out theory --json")
 """Commands that do what another one in the list does, only longer."""
 LONG = (
+    "vem compare antmaze-umaze.hdf5 --algorithms",
+    "vem compare door-human --data-dir",
     "vem compare door-human pen-human --data-dir ~/data --algorithms vem,bc,iql",
-    "vem compare paper --data-dir ~/data --algorithms",
-    "vem estimate runs/log-vem",
+    "vem compare paper --data-dir",
+    "vem estimate runs/",
     "vem report RUN --held-out",
     "vem report RUN --out",
     "vem sweep antmaze-umaze.hdf5 --discount",
-    "vem train DATASET --algorithm cql",
+    "vem theory --out theory",
+    "vem train DATASET",
     "vem train antmaze-umaze.hdf5 --expectile",
+    "vem train antmaze-umaze.hdf5 --hold-out",
     "vem train door-human.hdf5 --expectile",
+    "vem train log.parquet --map map.toml --hold-out",
     "docs/comparison.md",
     "docs/choosing.md",
+    "docs/evaluation.md",
+    "docs/tables.md",
 )
 """Commands and documents of the slow selection: what they call has tests of its own."""
 WORDS = {
