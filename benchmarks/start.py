@@ -58,7 +58,7 @@ def measure_once(file: Path, cache: Path, folder: Path, algorithm: str) -> dict[
     command = [sys.executable, "-c", CHILD, "train", str(file), "--algorithm", algorithm, "--out", str(folder)]
     command += ["--steps", "1000"] + (["--steps-per-refresh", "1"] if algorithm == "vem" else [])
     started = time.time()
-    environment = {**os.environ, "VEM_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "VEM_CACHE": str(cache)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     line = next((line for line in done.stdout.splitlines() if line.startswith("MARKS")), None)
     if line is None:

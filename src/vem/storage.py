@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import struct
 import uuid
 import zlib
@@ -112,3 +113,14 @@ def _checksum(tensors: dict[str, np.ndarray]) -> int:
     for name in sorted(tensors):
         total = zlib.crc32(tensors[name].reshape(-1).view(np.uint8).data, zlib.crc32(name.encode(), total))
     return total
+
+
+def cache_directory() -> Path:
+    """The folder for what can be made anew: ``$VEM_CACHE``, or ``vem`` in the user's cache folder."""
+    if given := os.environ.get("VEM_CACHE"):
+        return Path(given).expanduser()
+    if platform.system() == "Darwin":
+        return Path.home() / "Library" / "Caches" / "vem"
+    if platform.system() == "Windows":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "vem" / "Cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vem"

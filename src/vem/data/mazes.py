@@ -6,7 +6,6 @@ solved only by a policy that stitches recordings together.
 
 from __future__ import annotations
 
-import os
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from vem.data.dataset import Dataset
 from vem.data.hdf5 import read_hdf5
 from vem.errors import DataError, SettingsError
 from vem.extras import require
-from vem.storage import replace_file
+from vem.storage import cache_directory, replace_file
 from vem.tasks import TASKS, Task, find_task
 
 if TYPE_CHECKING:
@@ -165,13 +164,6 @@ def maze_dataset(
         except DataError:
             path.unlink()
     return read_hdf5(write_maze(path, name, num_rows, seed), **rules)
-
-
-def cache_directory() -> Path:
-    """Return ``$VEM_CACHE``, else ``$XDG_CACHE_HOME/vem``, else ``~/.cache/vem``."""
-    if given := os.environ.get("VEM_CACHE"):
-        return Path(given).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vem"
 
 
 def write_minari(dataset_id: str, name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed: int = 0) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 from pathlib import Path
 
 import jax
+
+from vem.storage import cache_directory
 
 LARGEST_BYTES = 512 * 2**20
 """Programs beyond this are deleted, the longest unused first."""
@@ -22,24 +23,13 @@ def keep_programs() -> Path | None:
     """
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return None
-    folder = cache_folder() / "programs" / _processor()
+    folder = cache_directory() / "programs" / _processor()
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_compilation_cache_max_size", LARGEST_BYTES)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", SHORTEST_SECONDS)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     jax.config.update("jax_raise_persistent_cache_errors", False)
     return folder
-
-
-def cache_folder() -> Path:
-    """The folder for what can be made anew: ``$VEM_CACHE_DIR``, or ``vem`` in the user's cache folder."""
-    if chosen := os.environ.get("VEM_CACHE_DIR"):
-        return Path(chosen)
-    if platform.system() == "Darwin":
-        return Path.home() / "Library" / "Caches" / "vem"
-    if platform.system() == "Windows":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "vem" / "Cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vem"
 
 
 def _processor() -> str:
