@@ -255,6 +255,9 @@ def measure(policies: list[dict[str, Any]], key: str = "value") -> dict[str, Any
 
     truth, value = (np.array([policy[name] for policy in policies]) for name in ("truth", key))
     span, chosen = float(np.ptp(truth)) or 1.0, int(value.argmax())
+    if key == "value":  # as vem select chooses
+        low = (policies[chosen]["interval"] or [-np.inf])[0]
+        chosen = max(np.flatnonzero(value >= low), key=lambda index: policies[index]["supported"])
     scores = [policy["score"] for policy in policies]
     inside = [
         policy["interval"][0] - 2 * policy["truth_error"]
@@ -335,8 +338,12 @@ def draw(record: list[dict[str, Any]], path: Path = CHART) -> None:
     from matplotlib import pyplot as plt
 
     names = list(dict.fromkeys(policy["dataset"] for policy in record))
-    figure, axes = plt.subplots(1, len(names), figsize=(3.0 * len(names), 3.2), squeeze=False, layout="constrained")
-    for axis, name in zip(axes[0], names, strict=True):
+    columns = min(3, len(names))
+    shape = (-(-len(names) // columns), columns)
+    figure, axes = plt.subplots(*shape, figsize=(3.0 * columns, 2.8 * shape[0]), squeeze=False, layout="constrained")
+    for axis in axes.flat[len(names) :]:
+        axis.remove()
+    for axis, name in zip(axes.flat, names, strict=False):
         policies = [policy for policy in record if policy["dataset"] == name]
         truth, value = (np.array([policy[key] for policy in policies]) for key in ("truth", "value"))
         ends = np.array([policy["interval"] or (policy["value"],) * 2 for policy in policies])
@@ -346,7 +353,8 @@ def draw(record: list[dict[str, Any]], path: Path = CHART) -> None:
         axis.axhline(policies[0]["log"], color="gray", linewidth=0.8, linestyle=":")
         axis.set_title(name, fontsize=9)
         axis.set_xlabel("simulated")
-    axes[0, 0].set_ylabel("estimated (dotted: the log)")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("estimated (dotted: the log)")
     figure.savefig(path, dpi=110)
 
 

@@ -326,7 +326,8 @@ def _groups(
             _mean([getattr(found[name], field) for name in names]) for field in ("value", "difference")
         )
         verdict, reason = judge(difference, num_recordings)
-        groups.append(GroupEstimate(json.loads(text), tuple(names), value, difference, verdict, reason))
+        supported = float(np.mean([found[name].supported for name in names]))
+        groups.append(GroupEstimate(json.loads(text), tuple(names), value, difference, supported, verdict, reason))
     return tuple(groups)
 
 

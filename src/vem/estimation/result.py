@@ -70,6 +70,8 @@ class GroupEstimate:
     members: tuple[str, ...]
     value: Value
     difference: Value
+    supported: float
+    """How far the log holds actions like the policies', in the mean."""
     verdict: Verdict
     reason: str
 

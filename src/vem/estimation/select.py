@@ -28,9 +28,11 @@ class Candidate:
     members: tuple[str, ...]
     value: Value
     difference: Value
+    supported: float
+    """How far the log holds actions like its policies'."""
     verdict: Verdict
     is_close: bool = False
-    """Whether its value is within the interval of the choice's."""
+    """Whether its value is within the interval of the highest one's."""
 
     @property
     def label(self) -> str:
@@ -40,7 +42,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """Candidates, the best first; printing it gives a table."""
+    """Candidates, the highest value first; printing it gives a table."""
 
     data: str
     discount: float
@@ -53,18 +55,20 @@ class Selection:
 
     @property
     def choice(self) -> Candidate:
-        """The candidate with the highest value."""
-        return self.candidates[0]
+        """The candidate that stays closest to the log among those whose values cannot be told from the highest."""
+        return max((one for one in self.candidates if one.is_close), key=lambda one: one.supported)
 
     @property
     def reason(self) -> str:
         """Why it was chosen, and how sure that is."""
         chosen, others = self.choice, len(self.candidates) - 1
-        close = sum(candidate.is_close for candidate in self.candidates[1:])
+        close = sum(candidate.is_close for candidate in self.candidates) - 1
         first = f"choice: {chosen.label} ({chosen.run}), the highest of {len(self.candidates)} estimated values"
         if not others:
             first = f"choice: {chosen.label} ({chosen.run}), the only candidate"
-        told = f"; {close} of the {others} others are within its interval (≈): the recordings cannot tell them apart"
+        elif close:
+            first = f"choice: {chosen.label} ({chosen.run}), the closest to the log of those with the highest values"
+        told = f"; the recordings cannot tell it from {close} of the {others} others (≈)"
         log = {
             "better": "it is better than the log with 95 % confidence",
             "worse": "yet it is worse than the log with 95 % confidence: keep what you do now",
@@ -75,18 +79,17 @@ class Selection:
     @property
     def table(self) -> Table:
         """The table that ``vem select`` prints."""
-        rows = [["the log", "", self.log.text, "", ""]]
-        for index, candidate in enumerate(self.candidates):
-            sign = " *" if index == 0 else " ≈" if candidate.is_close else ""
+        rows = [["the log", "", self.log.text, "", "", ""]]
+        for candidate in self.candidates:
+            sign = " *" if candidate is self.choice else " ≈" if candidate.is_close else ""
             count = str(len(candidate.members))
-            rows.append(
-                [candidate.label + sign, count, candidate.value.text, candidate.difference.text, candidate.verdict]
-            )
+            facts = [candidate.value.text, candidate.difference.text, f"{100 * candidate.supported:.0f} %"]
+            rows.append([candidate.label + sign, count, *facts, candidate.verdict])
         title = (
             f"{self.data}: estimated discounted return of the first {self.horizon} steps (γ = {self.discount:g}), over "
             f"{self.num_recordings} recordings"
         )
-        header = ["candidate", "seeds", "value [95 %]", "minus the log", "verdict"]
+        header = ["candidate", "seeds", "value [95 %]", "minus the log", "in support", "verdict"]
         return Table(title, header, rows, [self.reason, *self.warnings])
 
     def __str__(self) -> str:
@@ -123,7 +126,9 @@ def select(
     seed: int = 0,
     progress: bool = False,
 ) -> Selection:
-    """Rank runs, and the swept settings inside them, by their estimates, and choose the highest.
+    """Rank runs, and the swept settings inside them, by their estimates, and choose.
+
+    Between candidates whose values cannot be told from the highest, the one that stays closest to the log is chosen.
 
     ``runs`` are run directories, or a folder with runs on one dataset below it, as ``vem sweep`` and ``vem compare``
     make. All must have the same data and have held out the same share of it. Estimates that the runs keep are used
@@ -229,5 +234,5 @@ def _number(value: Value) -> float:
 
 
 def _candidate(files: RunDirectory, group: GroupEstimate, low: float) -> Candidate:
-    facts = (group.settings, group.members, group.value, group.difference, group.verdict)
+    facts = (group.settings, group.members, group.value, group.difference, group.supported, group.verdict)
     return Candidate(files.path, files.config.algorithm, *facts, is_close=_number(group.value) >= low)
