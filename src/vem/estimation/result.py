@@ -194,7 +194,7 @@ def judge(difference: Value, num_recordings: int) -> tuple[Verdict, str]:
         return "better", f"better than the log with 95 % confidence, by {_number(low)} to {_number(high)}"
     if high < 0:
         return "worse", f"worse than the log with 95 % confidence, by {_number(-high)} to {_number(-low)}"
-    return "cannot tell", f"cannot tell: between {_number(low)} and {_number(high)} of the log's return is possible"
+    return "cannot tell", f"cannot tell: it may earn between {_number(low)} and {_number(high)} more than the log"
 
 
 def _label(group: GroupEstimate) -> str:
