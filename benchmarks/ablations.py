@@ -92,9 +92,9 @@ def final_values(run: RunDirectory) -> dict[str, float]:
     return {name: float(f"{np.mean([line.members[name]['value_mean'] for line in last]):.5g}") for name in names}
 
 
-def read_ablations(directory: Path = RECORDS) -> list[Record]:
+def read_ablations() -> list[Record]:
     """The records, in the order of the paper's tasks and of the variants."""
-    records, names = read_all(directory), list(VARIANTS)
+    records, names = read_all(RECORDS), list(VARIANTS)
     return sorted(records, key=lambda record: names.index(record["variant"]))
 
 

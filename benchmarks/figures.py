@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import ablations
+import landscapes
 from findings import has_curve, read_over
 from score_records import Record, column_of, read_all, read_paper
 from score_tables import headline_records
@@ -24,7 +25,7 @@ from vem.evaluation.over_tasks import OverTasks
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-RESULTS, CURVES, EXPECTILES = "results.png", "curves.png", "ablations.png"
+RESULTS, CURVES, EXPECTILES, LANDSCAPES = "results.png", "curves.png", "ablations.png", "landscapes.png"
 CURVE_METHODS = ("vem", "bcq-em", "bcq")
 """The methods of the paper's figure of learning curves."""
 MOST_COLUMNS = 4
@@ -55,6 +56,13 @@ def curves_text(records: Sequence[Record]) -> str:
 def expectiles_text() -> str:
     """The figure of τ; empty without records of ablations."""
     return f"![Score and mean value against the expectile]({EXPECTILES})" if expectile_records() else ""
+
+
+def landscapes_text() -> str:
+    """The figure of V over the mazes' floors; empty without records of landscapes."""
+    if not (found := landscapes.read_landscapes()):
+        return ""
+    return f"![V over the floor of {', '.join(r['dataset'] for r in found)}]({LANDSCAPES})"
 
 
 def curve_records(records: Sequence[Record]) -> list[Record]:
@@ -92,6 +100,8 @@ def fingerprints(records: Sequence[Record], paper: Sequence[Record]) -> dict[str
         found[EXPECTILES] = fingerprint(
             [[r["dataset"], r["variant"], r["value_mean"], r["evaluation"]["members"]] for r in levels]
         )
+    if floors := landscapes.read_landscapes():
+        found[LANDSCAPES] = fingerprint([[r["dataset"], r["values"]] for r in floors])
     return found
 
 
@@ -103,6 +113,7 @@ def draw_all(records: Sequence[Record], paper: Sequence[Record], folder: Path = 
         RESULTS: lambda: draw_results(read_over(headline_records(records, paper))),
         CURVES: lambda: draw_curves(curve_records([*records, *paper])),
         EXPECTILES: lambda: ablations.draw(expectile_records()),
+        LANDSCAPES: lambda: landscapes.draw(landscapes.read_landscapes()),
     }
     written = []
     for name, mark in fingerprints(records, paper).items():

@@ -78,6 +78,7 @@ PARTS: dict[str, Callable[[Records, Records], str]] = {
     "regression": lambda records, paper: regression_table(records),
     "ablations": lambda records, paper: ablation_table(),
     "expectiles": lambda records, paper: figures.expectiles_text(),
+    "landscapes": lambda records, paper: figures.landscapes_text(),
     "values": lambda records, paper: value_table(records),
     "data": lambda records, paper: data_table([*records, *paper]),
     "runs": lambda records, paper: run_table(records),

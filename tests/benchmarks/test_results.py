@@ -5,11 +5,14 @@ import importlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import evaluation_cases
+from vem.envs.layouts import maze_layout
 from vem.evaluation.evaluate import evaluate
 from vem.runs.records import EpisodeRecord
+from vem.tasks import TASKS
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,7 +169,9 @@ def test_a_score_that_is_never_reached_has_no_time(tables):
     assert tables.time_table(records).splitlines()[2:] == ["| door-human | 9.0 | 3.0 | – |"]
 
 
-def test_figures_are_drawn_from_records_and_hold_their_fingerprint(figures, equal_time, tmp_path):
+def test_figures_are_drawn_from_records_and_hold_their_fingerprint(figures, equal_time, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures.ablations, "RECORDS", tmp_path / "none")
+    monkeypatch.setattr(figures.landscapes, "RECORDS", tmp_path / "none")
     assert figures.fingerprints([], []) == {}
     assert figures.draw_all([], [], tmp_path) == []
     drawn = figures.draw_all([], equal_time, tmp_path)
@@ -193,6 +198,18 @@ def test_expectiles_are_drawn_for_every_dataset_and_both_quantities(tables):
     (line, *_) = figure.axes[0].lines
     assert line.get_xdata().tolist() == [0.3, 0.9]
     assert line.get_ydata().tolist() == [10.0, 10.0]
+
+
+def test_a_landscape_leaves_floor_without_data_blank(figures):
+    layout = maze_layout(TASKS["pointmaze-umaze"].environment)
+    values = np.full([8 * size for size in layout.walls.shape], np.nan)
+    values[12:20, 12:20] = 0.5
+    rows = [[None if np.isnan(v) else v for v in row] for row in values]
+    figure = figures.landscapes.draw([{"dataset": "pointmaze-umaze", "values": rows}])
+    panel, _color_bar = figure.axes
+    assert panel.get_title(loc="left") == "pointmaze-umaze"
+    shown = panel.images[0].get_array()
+    assert np.ma.getmaskarray(np.ma.masked_invalid(shown)).sum() == np.isnan(values).sum()
 
 
 def test_support_and_large_data_by_hand(tables, tmp_path):
