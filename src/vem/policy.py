@@ -19,6 +19,7 @@ from vem.data.encoding import Encoder
 from vem.errors import DataError, RunError
 from vem.policy_kinds import (
     ACTORS,
+    DRAWN_KINDS,
     KIND_VALUES,
     VALUES,
     Actor,
@@ -105,6 +106,11 @@ class Policy:
     def has_guide(self) -> bool:
         """Whether ``guide`` and ``execute`` are available."""
         return self.kind == "guided"
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it is evaluated with drawn actions, ``act(observation, generator)``, and not with its mean."""
+        return self.kind in DRAWN_KINDS
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -134,6 +134,11 @@ ACTORS: dict[str, Actor] = {
     "constrained-greedy": _greedy,
 }
 """How each kind of policy acts."""
+DRAWN_KINDS = {"guided"}
+"""Kinds that are evaluated with drawn actions; the others take their mean.
+
+Between an obstacle and a goal behind it, the mean actions of a guided policy can hold each other in balance for ever.
+"""
 KIND_VALUES: dict[str, Value] = {}
 """How registered kinds value states; the others go by the tensors they hold (``VALUES``)."""
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from comparison_cases import SETTINGS, write_data
+from evaluation_cases import guided_policy
 from small_runs import quick_compilation
 from vem.compare import cells
 from vem.compare.cells import cell_state, check_cells, matching_evaluation, read_failure, run_cell
@@ -135,6 +136,20 @@ def test_only_an_evaluation_like_its_own_counts(finished, tmp_path, given):
     run_cell(cell, EPISODES, 1, lambda run: pytest.fail("trained again"))
     assert cell_state(cell, EPISODES) == "done"
     assert matching_evaluation(cell.files, EPISODES) != other
+
+
+def test_a_guided_policy_is_compared_with_drawn_actions(finished, tmp_path):
+    cell = dataclasses.replace(finished[0], directory=tmp_path / "run")
+    shutil.copytree(finished[0].directory, cell.directory)
+    for path in cell.files.policy_paths:
+        guided_policy().save(path)
+    assert cell_state(cell, EPISODES) == "trained"  # evaluated with mean actions
+    evaluate(cell.directory, episodes=EPISODES, workers=1)
+    found = matching_evaluation(cell.files, EPISODES)
+    assert found is not None
+    assert found.actions == "sampled"
+    evaluate(cell.directory, episodes=EPISODES, workers=1, stochastic=False)
+    assert matching_evaluation(cell.files, EPISODES) is None
 
 
 def test_a_score_in_another_environment_is_never_taken_for_the_cells_own(finished, tmp_path):

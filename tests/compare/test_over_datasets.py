@@ -22,7 +22,7 @@ def result(dataset, label, *scores, references=True, **changes):
     spread = over_seeds([np.array([score - 1, score + 1]) for score in scores])
     group = GroupResult({}, tuple(names), {"return": spread, **({"score": spread} if references else {})})
     known = References(0.0, 1.0, "D4RL") if references else None
-    evaluation = Evaluation("env", known, 2, 0, False, 10, members, (group,))
+    evaluation = Evaluation("env", known, 2, 0, "mean", 10, members, (group,))
     return Result(dataset, label, label, Path(dataset) / label, evaluation=evaluation, **changes)
 
 

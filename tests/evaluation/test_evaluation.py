@@ -8,7 +8,7 @@ import pytest
 import evaluation_cases as cases
 from vem.errors import RunError, SettingsError, SimulatorError
 from vem.evaluation.environments import References, find_environment, find_target
-from vem.evaluation.evaluate import evaluate, evaluate_run_at
+from vem.evaluation.evaluate import evaluate, evaluate_run_at, how_acting
 from vem.evaluation.rollout import run_episode, thinned_path, waypoint_actor
 from vem.evaluation.summary import Evaluation, read_evaluation, summarize
 from vem.evaluation.workers import Evaluator, episode_seed
@@ -82,6 +82,21 @@ def test_sampling_follows_the_seed():
     samples = [run_episode(cases.Walk(), policy, seed, is_stochastic=True)["episode_return"] for seed in (4, 4, 6)]
     mean = run_episode(cases.Walk(), policy, 4)["episode_return"]
     assert samples[0] == samples[1] != mean
+
+
+def test_guided_policies_are_drawn_unless_told_otherwise():
+    actors = {"guided": cases.guided_policy(), "mean": cases.constant_policy(sizes=(4, 2))}
+    with Evaluator("pointmaze-umaze", 1) as evaluator:
+        own, drawn, mean = (
+            {record.member: record.path for record in evaluator.evaluate(actors, 1, num_paths=1, is_stochastic=how)}
+            for how in (None, True, False)
+        )
+    assert own["guided"] == drawn["guided"] != mean["guided"]
+    assert own["mean"] == mean["mean"] != drawn["mean"]
+    guided, other = actors.values()
+    assert (how_acting([guided, guided]), how_acting([other])) == ("sampled", "mean")
+    assert how_acting([guided, other]) == "both"
+    assert how_acting([guided, other], False) == "mean"
 
 
 def test_paths_are_thinned_with_both_ends():
@@ -364,7 +379,7 @@ def test_summaries_leave_failed_episodes_out_and_count_them():
     [group] = groups
     assert group.quantities["return"].mean == 4.0
     assert "success" not in group.quantities
-    evaluation = Evaluation("Walk", references, 2, 0, False, None, members, groups)
+    evaluation = Evaluation("Walk", references, 2, 0, "mean", None, members, groups)
     assert Evaluation.from_json(json.loads(json.dumps(evaluation.to_json(), allow_nan=False))) == evaluation
     assert "a: 1 episodes failed and are left out, first: gone" in str(evaluation)
 

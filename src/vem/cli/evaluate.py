@@ -30,7 +30,11 @@ def register(verbs: Any) -> None:
     add("--seed", type=int, default=0, metavar="N", help="decides the episodes' seeds (default: 0)")
     add("--workers", type=int, default=None, metavar="N", help="processes (default: one a core)")
     add("--env", default=None, metavar="ID", help="a Gymnasium id or a benchmark task (default: the data's own)")
-    add("--stochastic", action="store_true", help="sample actions instead of taking their mean")
+    add(
+        "--stochastic",
+        action=argparse.BooleanOptionalAction,
+        help="sample actions, or take their mean (default: sample those of guided policies)",
+    )
     add("--json", action="store_true", help="print the summary as JSON")
     parser.set_defaults(run=run)
 

@@ -187,7 +187,7 @@ def _print_result(run: Run, as_json: bool) -> None:
     print(f"done: {count} {'policy' if count == 1 else 'policies'} in {run.directory / 'policies'}")
     columns = run.policy.columns
     given = f"{{{', '.join(f'{name!r}: …' for name in columns[:3])}{', …' if len(columns) > 3 else ''}}}"
-    argument = given if columns else "observation"
+    argument = (given if columns else "observation") + (", np.random.default_rng()" if run.policy.is_drawn else "")
     print(f"use it:  policy = vem.load_policy('{run.policy_paths[0]}'); policy.act({argument})")
 
 

@@ -19,8 +19,9 @@ from typing import Any, Literal
 from vem.data import Dataset, sources
 from vem.errors import RunError, VemError
 from vem.evaluation.environments import find_environment, own_environment
-from vem.evaluation.evaluate import evaluate
+from vem.evaluation.evaluate import evaluate, how_acting
 from vem.evaluation.summary import Evaluation, read_evaluation
+from vem.policy import load_policy
 from vem.runs.config import Config, make_config
 from vem.runs.directory import RunDirectory
 from vem.runs.opening import create_run, resume_run
@@ -129,15 +130,19 @@ def cell_state(cell: Cell, num_episodes: int) -> State:
 def matching_evaluation(files: RunDirectory, num_episodes: int | None = None) -> Evaluation | None:
     """The evaluation of a run that a comparison takes, or None.
 
-    It is one of the final policies in the data's own environment, with seed 0, mean actions and that many episodes;
-    None: any number.
+    It is one of the final policies in the data's own environment, with seed 0, each policy's own way of acting and
+    that many episodes; None: any number.
     """
     found = read_evaluation(files)
-    if found is None or found.stochastic or found.seed != 0 or found.steps != files.config.steps:
+    if found is None or found.seed != 0 or found.steps != files.config.steps:
         return None
     if num_episodes not in (None, found.episodes) or found.environment != own_environment(files.facts.to_json()):
         return None
-    return found
+    try:
+        own = how_acting(map(load_policy, files.policy_paths))
+    except RunError:
+        return None
+    return found if found.actions == own else None
 
 
 def run_cell(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from vem.evaluation.rollout import Environment
 from vem.evaluation.summary import Evaluation, summarize
 from vem.evaluation.workers import Evaluator
 from vem.policy import Policy, load_policy
-from vem.runs.records import EpisodeRecord
+from vem.runs.records import Actions, EpisodeRecord
 
 if TYPE_CHECKING:
     from vem.runs.run import Run
@@ -34,7 +34,7 @@ def evaluate(
     episodes: int = 100,
     seed: int = 0,
     workers: int | None = None,
-    stochastic: bool = False,
+    stochastic: bool | None = None,
     progress: bool = True,
 ) -> Evaluation:
     """Evaluate the policies of a finished run, or one policy.
@@ -42,8 +42,9 @@ def evaluate(
     A run, or the path of its directory, is evaluated in the environment of its data unless another is given, and the
     result is kept in its directory. For a policy nothing is written. ``environment`` is a Gymnasium id, the name of a
     task, or a function that makes an environment. Episode i has the same seed for every policy, and ``workers``, the
-    number of processes (default: one a core), changes nothing but the time. Actions are the policy's mean, or sampled
-    if ``stochastic``. ``progress`` counts the episodes on a terminal.
+    number of processes (default: one a core), changes nothing but the time. Actions are sampled if ``stochastic``, else
+    the policy's mean; None: sampled for policies that say so (``Policy.is_drawn``), as guided ones do. ``progress``
+    counts the episodes on a terminal.
     """
     if isinstance(run_or_policy, Policy):
         return _evaluate_policy(run_or_policy, environment, episodes, seed, workers, stochastic, progress)
@@ -80,7 +81,7 @@ def evaluate_run_at(
     num_episodes: int = 20,
     seed: int = 0,
     *,
-    is_stochastic: bool = False,
+    is_stochastic: bool | None = None,
     num_paths: int = 0,
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evaluation:
@@ -99,7 +100,7 @@ def evaluate_run_at(
         target.references,
         num_episodes,
         seed,
-        is_stochastic,
+        how_acting(policies, is_stochastic),
         steps,
         *summarize(records, target.members, target.references),
     )
@@ -113,7 +114,7 @@ def _evaluate_policy(
     episodes: int,
     seed: int,
     workers: int | None,
-    stochastic: bool,
+    stochastic: bool | None,
     progress: bool,
 ) -> Evaluation:
     environment = environment or policy.info.get("environment")
@@ -124,7 +125,14 @@ def _evaluate_policy(
     with Evaluator(environment, workers) as evaluator, _counter(progress) as show:
         records = _episodes(evaluator, {member: policy}, episodes, seed, stochastic, 0, show)
     results = summarize(records, {member: {}}, references)
-    return Evaluation(name, references, episodes, seed, stochastic, policy.info.get("steps"), *results)
+    actions = how_acting([policy], stochastic)
+    return Evaluation(name, references, episodes, seed, actions, policy.info.get("steps"), *results)
+
+
+def how_acting(policies: Iterable[Policy], is_stochastic: bool | None = None) -> Actions:
+    """How the policies act in an evaluation; None: each as it says."""
+    found = {policy.is_drawn for policy in policies} if is_stochastic is None else {is_stochastic}
+    return "both" if len(found) > 1 else "sampled" if found == {True} else "mean"
 
 
 def _episodes(
@@ -132,7 +140,7 @@ def _episodes(
     actors: dict[str, Policy],
     num_episodes: int,
     seed: int,
-    is_stochastic: bool,
+    is_stochastic: bool | None,
     num_paths: int,
     show: Callable[[int, int], None],
 ) -> list[EpisodeRecord]:

@@ -12,7 +12,7 @@ from vem.evaluation.quantities import QUANTITIES, member_values
 from vem.evaluation.statistics import Spread, over_seeds
 from vem.evaluation.table import Table
 from vem.runs.directory import RunDirectory
-from vem.runs.records import EpisodeRecord, EvaluationSummary
+from vem.runs.records import Actions, EpisodeRecord, EvaluationSummary
 
 SUMMARY_VERSION = 1
 WIDE = ("return", "score", "success")
@@ -50,8 +50,8 @@ class Evaluation:
     episodes: int
     """Episodes of each policy."""
     seed: int
-    stochastic: bool
-    """Whether actions were sampled; else they were the mean."""
+    actions: Actions
+    """How the policies acted: by their mean or by samples."""
     steps: int | None
     """Training steps behind the policies."""
     members: dict[str, MemberResult]
@@ -105,7 +105,7 @@ class Evaluation:
                 title = f"{label} mean ± std, {len(group.members)} seeds".strip()
                 rows.append([title, *(_mean_std(group.quantities.get(name), name) for name in names)])
             rows.append([f"{label} IQM [95 %]".strip(), *(_interval(group.quantities.get(n), n) for n in names)])
-        actions = "sampled actions" if self.stochastic else "mean actions"
+        actions = "mean or sampled actions" if self.actions == "both" else f"{self.actions} actions"
         after = "" if self.steps is None else f", after {self.steps:,} steps"
         title = f"{self.environment}: {self.episodes} episodes a policy, {actions}{after}"
         header = ["policy", *(QUANTITIES[name].heading for name in names)]
@@ -142,7 +142,7 @@ class Evaluation:
             "references": self.references._asdict() if self.references else None,
             "num_episodes": self.episodes,
             "seed": self.seed,
-            "actions": "sampled" if self.stochastic else "mean",
+            "actions": self.actions,
             "members": {
                 name: {**row.means, "num_failed": row.num_failed, "first_error": row.first_error}
                 for name, row in self.members.items()
@@ -181,7 +181,7 @@ class Evaluation:
                 References(**references) if references else None,
                 stored["num_episodes"],
                 stored["seed"],
-                stored["actions"] == "sampled",
+                stored["actions"],
                 stored["steps"],
                 members,
                 groups,

@@ -94,7 +94,7 @@ class Evaluator:
         num_episodes: int,
         seed: int = 0,
         *,
-        is_stochastic: bool = False,
+        is_stochastic: bool | None = None,
         num_paths: int = 0,
     ) -> list[EpisodeRecord]:
         """The records of ``episodes``, in the order of the actors and of the episodes."""
@@ -108,23 +108,24 @@ class Evaluator:
         num_episodes: int,
         seed: int = 0,
         *,
-        is_stochastic: bool = False,
+        is_stochastic: bool | None = None,
         num_paths: int = 0,
     ) -> Iterator[EpisodeRecord]:
         """Run ``num_episodes`` with each actor and yield the records as they finish.
 
-        Episode i has the same seed for every actor, so that differences between actors are paired. Policies take
-        their mean action, or sample if ``is_stochastic``. The first ``num_paths`` episodes keep their path, and the
-        first of those leaves a trace.
+        Episode i has the same seed for every actor, so that differences between actors are paired. Policies sample
+        their actions if ``is_stochastic``, or take the mean; None: as each policy says (``Policy.is_drawn``). The
+        first ``num_paths`` episodes keep their path, and the first of those leaves a trace.
         """
         if num_episodes < 1 or seed < 0:
             raise SettingsError(f"{num_episodes} episodes from seed {seed}: give 1 or more, from seed 0 or more")
         tasks: deque[_Task] = deque()
         for name, actor in actors.items():
             payload = _pickled(actor, f"the actor {name}")
+            is_drawn = isinstance(actor, Policy) and actor.is_drawn if is_stochastic is None else is_stochastic
             for episode in range(num_episodes):
                 record = EpisodeRecord(name, episode, episode_seed(seed, episode))
-                tasks.append(_Task(record, payload, is_stochastic, episode < num_paths, episode == 0 < num_paths))
+                tasks.append(_Task(record, payload, is_drawn, episode < num_paths, episode == 0 < num_paths))
         while len(self._workers) < min(self.num_workers, len(tasks)):
             self._workers.append(_Worker(self._environment, self._episode_seconds))
         self._check_sizes(actors)

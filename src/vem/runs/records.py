@@ -173,6 +173,10 @@ class RunWarning:
         return f"{self.text} {self.advice}"
 
 
+Actions = Literal["mean", "sampled", "both"]
+"""How policies acted in an evaluation; both: some by their mean, some by samples."""
+
+
 class EvaluationSummary(TypedDict):
     """The newest evaluation of a run, as evaluation.json holds it."""
 
@@ -184,7 +188,7 @@ class EvaluationSummary(TypedDict):
     """``minimum``, ``maximum`` and ``source`` of the scores, where known."""
     num_episodes: int
     seed: int
-    actions: Literal["mean", "sampled"]
+    actions: Actions
     members: dict[str, dict[str, Any]]
     """Name of each member → means over its episodes."""
     groups: list[dict[str, Any]]
