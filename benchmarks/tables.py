@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import figures
+from drawn import drawn_table
 from findings import found_text, overall_table, time_table
 from score_records import PAPER_RECORDS, RECORDS, Record, collect, read_all, read_paper
 from score_tables import (
@@ -78,6 +79,7 @@ PARTS: dict[str, Callable[[Records, Records], str]] = {
     "regression": lambda records, paper: regression_table(records),
     "ablations": lambda records, paper: ablation_table(),
     "expectiles": lambda records, paper: figures.expectiles_text(),
+    "drawn": lambda records, paper: drawn_table(),
     "landscapes": lambda records, paper: figures.landscapes_text(),
     "values": lambda records, paper: value_table(records),
     "data": lambda records, paper: data_table([*records, *paper]),

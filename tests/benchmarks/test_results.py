@@ -200,6 +200,19 @@ def test_expectiles_are_drawn_for_every_dataset_and_both_quantities(tables):
     assert line.get_ydata().tolist() == [10.0, 10.0]
 
 
+def test_drawn_and_mean_actions_of_the_same_policies_share_a_row(tables, tmp_path):
+    drawn = importlib.import_module("drawn")
+    run = {"dataset": "antmaze-umaze", "algorithm": "vem", "preset": "default", "policy": "guided", "steps": 9000}
+    of = lambda actions, scores, **changes: {
+        **run, "weight_decay": 0.0, "actions": actions, "episodes": 100, "scores": scores, **changes
+    }  # fmt: skip
+    trials = [of("mean", [80.0, 82.0]), of("sampled", [90.0, 91.0]), of("sampled", [1.0], steps=5)]
+    path = tmp_path / "drawn.json"
+    path.write_text(json.dumps(trials))
+    rows = drawn.drawn_table(path).splitlines()[2:]
+    assert rows == ["| antmaze-umaze | vem, guided | 9,000 | 81.0 (80.0 / 82.0) | 90.5 (90.0 / 91.0) |"]
+
+
 def test_a_landscape_leaves_floor_without_data_blank(figures):
     layout = maze_layout(TASKS["pointmaze-umaze"].environment)
     values = np.full([8 * size for size in layout.walls.shape], np.nan)
