@@ -55,8 +55,12 @@ def results_table(records: Sequence[Record]) -> str:
 
 
 def headline_records(records: Sequence[Record], paper: Sequence[Record]) -> list[Record]:
-    """The records that a reader sees first: those at equal time, else the methods that most users choose between."""
-    if paper:
+    """The records that a reader sees first.
+
+    Those at equal time once they have all datasets; until then the methods that most users choose between, each with
+    its own number of steps.
+    """
+    if paper and {r["dataset"] for r in paper} >= {r["dataset"] for r in records}:
         return [r for r in paper if r["preset"] == "default" and METHODS[r["algorithm"]].ablates is None]
     return [r for r in records if column_of(r) in README_METHODS]
 
