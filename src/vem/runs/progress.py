@@ -10,11 +10,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from vem.tasks import task_of
+
 if TYPE_CHECKING:
     from vem.runs.loop import Progress
+    from vem.runs.run import Run
 
 SECONDS_PER_LINE = 10.0
 SHOWN_METRICS = ("value_mean", "value_loss", "log_likelihood", "policy_loss")
+
+
+def headline(run: Run) -> str:
+    """What is about to be trained, in four lines at most."""
+    config, data, held_out = run.config, run.training_data, run.parts.held_out
+    count = len(config.members)
+    task = task_of(data.info)
+    known = f"task: {task.name} (decided by: {data.info.task_source})\n" if task else ""
+    apart = ""
+    if held_out is not None:
+        apart = f"held out: {held_out.num_episodes:,} more episodes with {held_out.num_transitions:,} transitions\n"
+    return (
+        f"{config.algorithm} (preset {config.preset}) on {data.info.name}: {data.num_transitions:,} transitions in "
+        f"{data.num_episodes:,} episodes; {count} {'policy' if count == 1 else 'policies'}, "
+        f"{config.steps:,} steps each\n{apart}{known}run directory: {run.directory}"
+    )
 
 
 @contextmanager

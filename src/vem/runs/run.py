@@ -19,25 +19,22 @@ from vem.algorithms.base import Algorithm, Rows, Spec, put_rows, rows_shape, spe
 from vem.algorithms.config import sweepable
 from vem.algorithms.units import find_units
 from vem.data import Dataset
-from vem.data.action_columns import choices_of
 from vem.data.hold_out import Parts, part_dataset
 from vem.data.shards import resident
 from vem.errors import RunError, SettingsError, Stopped
-from vem.policy import Policy, load_policy, make_policy
+from vem.policy import Policy, load_policy
 from vem.runs import checkpoints
 from vem.runs.capacity import check_memory, refusing_to_run_out
 from vem.runs.config import Config, build_settings
 from vem.runs.devices import lay_out, prepare_devices
 from vem.runs.directory import RunDirectory
 from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, start, train
+from vem.runs.policies import make_policies, write_policies
 from vem.runs.pool import Pool
 from vem.runs.pool_plan import PoolPlan, plan_pool
-from vem.runs.progress import progress_display, stop_requests
+from vem.runs.progress import headline, progress_display, stop_requests
 from vem.runs.reading import load_data
 from vem.runs.records import MetricLine, RunWarning, metric_columns, package_versions
-from vem.runs.support import measure_support
-from vem.runs.warnings import find_warnings
-from vem.tasks import task_of
 
 SECONDS_PER_CHECKPOINT = 60.0
 NUM_METRIC_LINES = 1000
@@ -296,16 +293,7 @@ class Run:
                 self.checkpoint(progress)
                 saved = time.monotonic()
         state = (progress.snapshot if progress else snapshot).state
-        self._write_policies(state)
-
-    def _write_policies(self, state: Any) -> None:
-        """Write the policies with their support data, and before them what speaks against them."""
-        policies, support = self.export(state), measure_support(self.training_data)
-        if support is not None:
-            policies = [policy.with_support(support) for policy in policies]
-        self.files.write_warnings(find_warnings(self.training_data, policies, self.files.metrics().records, support))
-        for policy, path in zip(policies, self.policy_paths, strict=True):
-            policy.save(path)
+        write_policies(self, state)
 
     def _compile_ahead(self) -> Callable[[], Any] | None:
         """Have the first program compiled while the rows are prepared; None where they are in a pool."""
@@ -400,50 +388,7 @@ class Run:
 
     def export(self, state: Any) -> list[Policy]:
         """The policies in a state of training, in the members' order."""
-        exported = jax.device_get(jax.vmap(self.algorithm.export)(state))
-        units = self.pool.units if self.pool is not None else self.rows
-        normalizer = (np.asarray(units.observation_mean), np.asarray(units.observation_deviation))
-        info = self.dataset.info
-        bounds = (np.asarray(info.action_low), np.asarray(info.action_high))
-        kind, policies = self.algorithm.policy_kind, []
-        for index, member in enumerate(self.config.members):
-            facts = {
-                "algorithm": self.config.algorithm,
-                "preset": self.config.preset,
-                "settings": {**self.config.settings, **member.swept},
-                "seed": member.seed,
-                "member": member.name,
-                "steps": self.config.steps,
-                "dataset": info.name,
-                "data_sha256": self.files.facts.sha256,
-                "environment": info.environment,
-                "action_columns": [dataclasses.asdict(column) for column in info.action_columns],
-                "packages": package_versions(),
-            }
-            parameters = jax.tree.map(lambda leaf, index=index: leaf[index], exported)
-            if self.config.hold_out:
-                facts |= {"hold_out": self.config.hold_out, "data_sha256": self.files.facts.sha256}
-            parameters["value_unit"] = np.asarray(units.value_unit, np.float32)
-            if choices := choices_of(info.action_columns):
-                parameters["action_choices"] = np.asarray(choices, np.int32)
-            policies.append(make_policy(kind, parameters, bounds, normalizer, facts, info.encoder))
-        return policies
-
-
-def headline(run: Run) -> str:
-    """What is about to be trained, in four lines at most."""
-    config, data, held_out = run.config, run.training_data, run.parts.held_out
-    count = len(config.members)
-    task = task_of(data.info)
-    known = f"task: {task.name} (decided by: {data.info.task_source})\n" if task else ""
-    apart = ""
-    if held_out is not None:
-        apart = f"held out: {held_out.num_episodes:,} more episodes with {held_out.num_transitions:,} transitions\n"
-    return (
-        f"{config.algorithm} (preset {config.preset}) on {data.info.name}: {data.num_transitions:,} transitions in "
-        f"{data.num_episodes:,} episodes; {count} {'policy' if count == 1 else 'policies'}, "
-        f"{config.steps:,} steps each\n{apart}{known}run directory: {run.directory}"
-    )
+        return make_policies(self, state)
 
 
 def _is_metric_line(progress: Progress, num_steps: int) -> bool:
