@@ -32,6 +32,7 @@ from score_tables import (
 )
 from speed_tables import cell_table, peers_table, scale_table, seeds_table, speed_table
 from trial_tables import behavior_table, large_data_text, regularization_table, support_table, trial_table
+from walkers import walker_table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = tuple(
@@ -79,6 +80,7 @@ PARTS: dict[str, Callable[[Records, Records], str]] = {
     "regression": lambda records, paper: regression_table(records),
     "ablations": lambda records, paper: ablation_table(),
     "expectiles": lambda records, paper: figures.expectiles_text(),
+    "walkers": lambda records, paper: walker_table(),
     "drawn": lambda records, paper: drawn_table(),
     "landscapes": lambda records, paper: figures.landscapes_text(),
     "values": lambda records, paper: value_table(records),

@@ -57,6 +57,7 @@ ELSEWHERE = {
     "support-states": "docs/trust.md",
     "support-actions": "docs/trust.md",
     "large-data": "docs/data.md",
+    "walkers": "docs/data.md",
 }
 
 
