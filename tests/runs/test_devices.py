@@ -53,6 +53,29 @@ def test_members_on_four_devices_equal_members_on_one(tmp_path):
             assert all(np.array_equal(ours.tensors[name], there.tensors[name]) for name in ours.tensors), (count, seed)
 
 
+CHOICES = """
+import sys
+import jax
+sys.path.insert(0, sys.argv[1])
+jax.config.update("jax_num_cpu_devices", 2)
+from small_runs import tiny_dataset, tiny_settings
+from vem.runs.config import make_config
+from vem.runs.opening import create_run
+settings = {**tiny_settings("vem"), "steps_per_refresh": 2}
+config = make_config("tiny", "vem", settings=settings, seeds=2, steps=12)
+run = create_run(sys.argv[2], config, tiny_dataset(kind="discrete")).train()
+assert run.policies[0].tensors["log_std"].size == 0
+"""
+
+
+def test_states_with_empty_arrays_stay_on_their_devices_from_chunk_to_chunk(tmp_path):
+    """Policies of choices have no σ; what JAX makes of arrays without elements must fit the next chunk."""
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    command = [sys.executable, "-c", CHOICES, str(TESTS), str(tmp_path / "choices")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
 SPLIT = """
 import sys
 from functools import partial

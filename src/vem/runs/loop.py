@@ -176,6 +176,9 @@ def compile_chunk(stage: Stage, mesh: Mesh | None = None) -> Any:
         own, shared = Split(AXIS), Split()
         specs = (own, own, shared, own, own, shared, shared)
         chunk = jax.shard_map(chunk, mesh=mesh, in_specs=specs, out_specs=own, check_vma=False)
+        # Said again for arrays without elements, which XLA would return whole: log σ where all actions are choices.
+        spread = NamedSharding(mesh, own)
+        return jax.jit(chunk, donate_argnums=(0, 1), out_shardings=spread, compiler_options=options)
     return jax.jit(chunk, donate_argnums=(0, 1), compiler_options=options)
 
 
