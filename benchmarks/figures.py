@@ -62,7 +62,9 @@ def landscapes_text() -> str:
     """The figure of V over the mazes' floors; empty without records of landscapes."""
     if not (found := landscapes.read_landscapes()):
         return ""
-    return f"![V over the floor of {', '.join(r['dataset'] for r in found)}]({LANDSCAPES})"
+    names = ", ".join(record["dataset"] for record in found)
+    steps = ", ".join(f"{record['dataset']} {record['steps']:,}" for record in found)
+    return f"![V over the floor of {names}]({LANDSCAPES})\n\nSteps of these runs: {steps}."
 
 
 def curve_records(records: Sequence[Record]) -> list[Record]:
