@@ -43,6 +43,7 @@ LONG = (
     "vem estimate runs/",
     "vem report RUN --held-out",
     "vem report RUN --out",
+    "vem select runs/antmaze-umaze-vem",
     "vem sweep antmaze-umaze.hdf5 --discount",
     "vem sweep door-human --data-dir",
     "vem theory --out theory",
