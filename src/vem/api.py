@@ -32,8 +32,8 @@ RULES = ("split", "time_limit", "teleports", "task", "discrete", "action_bounds"
 class Watching:
     """What happens while a run trains; nothing of it changes the result."""
 
-    evaluate_every: int | None = None
-    """Steps between two evaluations; None: no evaluation."""
+    evaluate_every: float | None = None
+    """Steps between two evaluations, or a share of all steps; None: no evaluation."""
     callbacks: Sequence[Callback] = ()
     progress: bool | TextIO = True
     checkpoint_seconds: float = SECONDS_PER_CHECKPOINT
@@ -58,7 +58,7 @@ def train(
     pool_rows: int | None = None,
     hold_out: float = 0.0,
     out: str | Path | None = None,
-    evaluate_every: int | None = None,
+    evaluate_every: float | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | TextIO = True,
     checkpoint_seconds: float = SECONDS_PER_CHECKPOINT,
@@ -75,8 +75,9 @@ def train(
     of shards that do not fit into the memory. ``hold_out`` is the share of the recordings that training never sees,
     for ``vem.estimate``: the same ones for every method and seed.
 
-    ``evaluate_every`` evaluates after every so many steps and at the end. ``callbacks`` are called with the run and
-    its progress after each chunk; one that returns True saves and stops the run, which ``run.resume()`` continues.
+    ``evaluate_every`` evaluates after every so many steps, or that share of them (0.2), and at the end.
+    ``callbacks`` are called with the run and its progress after each chunk; one that returns True saves and stops the
+    run, which ``run.resume()`` continues.
     ``keep_programs`` keeps compiled programs in the user's cache folder, for the next run of the same shapes.
     """
     if not isinstance(dataset, Dataset):

@@ -90,6 +90,8 @@ def test_settings_of_other_methods_have_their_own_flags(logs, tmp_path, capsys):
         (["--preset", "best"], "choose from default"),
         (["--plan", "n-step"], "needs num-plan-steps"),
         (["--evaluate-every", "0"], "--evaluate-every is 0"),
+        (["--evaluate-every", "1.5"], "--evaluate-every is 1.5"),
+        (["--evaluate-every", "nan"], "--evaluate-every is nan"),
         (["--evaluate-every", "10"], "--task"),
     ],
 )

@@ -44,7 +44,13 @@ def test_arrays_cannot_be_given_to_other_processes(dataset, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("given", [{"jobs": 0}, {"episodes": 0}, {"evaluate_every": 0}, {"jobs": 1.5}])
+@pytest.mark.parametrize("given", [{"jobs": 0}, {"episodes": 0}, {"jobs": 1.5}])
 def test_counts_that_mean_nothing(tmp_path, given):
     with pytest.raises(SettingsError, match="it must be a whole number, 1 or more"):
         compare("a.npz", "bc", out=tmp_path / "out", **{**GIVEN, **given})
+
+
+@pytest.mark.parametrize("every", [0, 0.0, 1.0, 2.5, -0.1, float("nan"), True])
+def test_periods_that_mean_nothing(tmp_path, every):
+    with pytest.raises(SettingsError, match="--evaluate-every is"):
+        compare("a.npz", "bc", out=tmp_path / "out", **GIVEN, evaluate_every=every)

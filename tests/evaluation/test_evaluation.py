@@ -11,6 +11,7 @@ from vem.evaluation.environments import References, find_environment, find_targe
 from vem.evaluation.evaluate import evaluate, evaluate_run_at, how_acting
 from vem.evaluation.rollout import run_episode, thinned_path, waypoint_actor
 from vem.evaluation.summary import Evaluation, read_evaluation, summarize
+from vem.evaluation.training import num_periods
 from vem.evaluation.workers import Evaluator, episode_seed
 from vem.runs.directory import RunDirectory
 from vem.runs.opening import open_run
@@ -341,6 +342,12 @@ def test_environments_of_runs_load_no_jax():
     script = "import sys, vem.evaluation.environments; print('jax' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert answer.stdout == "False\n"
+
+
+@pytest.mark.parametrize(("every", "due"), [(300, [300, 600, 900]), (0.25, [250, 500, 750, 1000]), (0.35, [350, 700])])
+def test_a_period_is_steps_or_a_share_of_them(every, due):
+    found = [s for s in range(1, 1001) if num_periods(s, 1000, every) > num_periods(s - 1, 1000, every)]
+    assert found == due
 
 
 def test_a_curve_keeps_every_point_and_a_repeated_point_replaces_its_own(tmp_path):

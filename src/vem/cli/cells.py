@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from vem.cli.evaluate import add_evaluate_every
+
 if TYPE_CHECKING:
     from vem.compare import Comparison
 
@@ -19,7 +21,7 @@ def add_running_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how cells are run and shown."""
     add = parser.add_argument
     add("--episodes", type=int, default=100, metavar="N", help="evaluation episodes for each policy (default: 100)")
-    add("--evaluate-every", type=int, metavar="N", help="evaluate 20 episodes after every N steps, for the curves")
+    add_evaluate_every(parser, "evaluate 20 episodes after every N steps, or share X of them, for the curves")
     add("--no-report", action="store_true", help="print the table alone")
     add("--jobs", type=int, default=1, metavar="J", help="cells at a time, one thread each (default: 1, all cores)")
     add("--engine", default="local", metavar="local|ray", help="this machine, or a Ray cluster (default: local)")

@@ -39,6 +39,15 @@ def register(verbs: Any) -> None:
     parser.set_defaults(run=run)
 
 
+def add_evaluate_every(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add the flag for evaluations while a run trains: a number of steps, or a share of them below 1."""
+
+    def period(given: str) -> int | float:
+        return int(given) if given.lstrip("-").isdigit() else float(given)
+
+    parser.add_argument("--evaluate-every", type=period, metavar="N|X", help=f"{text} (X: such as 0.2)")
+
+
 def run(options: argparse.Namespace) -> None:
     """Evaluate, and print the table."""
     from vem.evaluation.evaluate import evaluate

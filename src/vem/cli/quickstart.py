@@ -40,7 +40,7 @@ class Part:
     preset: str = "default"
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     rules: dict[str, Any] = dataclasses.field(default_factory=dict)
-    evaluate_every: int | None = None
+    evaluate_every: float | None = None
 
 
 def is_example(path: str | Path) -> bool:

@@ -9,6 +9,7 @@ import typing
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from vem.cli.evaluate import add_evaluate_every
 from vem.cli.reading import FLAGS, add_reading, given_rules
 
 if TYPE_CHECKING:
@@ -49,11 +50,8 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
     add("--seeds", metavar="N|A,B,…", help="how many seeds, or which (default: 1)")
     add("--out", metavar="DIR", help="run directory (default: runs/DATASET-ALGORITHM, numbered)")
     add("--resume", metavar="RUN", help="continue the run in this directory")
-    add(
-        "--evaluate-every",
-        type=int,
-        metavar="N",
-        help="evaluate 20 episodes after every N steps, 100 at the end, and draw the curve in the run directory",
+    add_evaluate_every(
+        parser, "evaluate 20 episodes after every N steps, or share X of them, 100 at the end, and draw the curve"
     )
     add(
         "--checkpoint-seconds", type=float, default=60.0, metavar="S", help="how often the state is saved (default: 60)"

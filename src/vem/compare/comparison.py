@@ -29,7 +29,7 @@ def compare(
     jobs: int = 1,
     engine: str = "local",
     address: str | None = None,
-    evaluate_every: int | None = None,
+    evaluate_every: float | None = None,
     checkpoint_seconds: float = 60.0,
     progress: bool | TextIO = True,
 ) -> Comparison:
@@ -46,8 +46,8 @@ def compare(
     ``engine="ray"`` puts the cells on the Ray cluster at ``address`` (None: that of RAY_ADDRESS, or of this machine);
     ``out`` is then a folder that all nodes see, or an fsspec address.
     ``hold_out`` is the share of the recordings that no cell is trained on, for ``vem.select``.
-    ``evaluate_every`` also evaluates 20 episodes after every that many steps. ``progress`` shows what happens on the
-    standard output, or on another stream.
+    ``evaluate_every`` also evaluates 20 episodes after every that many steps, or that share of them (0.2).
+    ``progress`` shows what happens on the standard output, or on another stream.
     """
     how = Execution(episodes, jobs, evaluate_every, checkpoint_seconds, engine, address, progress)
     cells = make_cells(
@@ -83,7 +83,7 @@ def sweep(
     jobs: int = 1,
     engine: str = "local",
     address: str | None = None,
-    evaluate_every: int | None = None,
+    evaluate_every: float | None = None,
     checkpoint_seconds: float = 60.0,
     progress: bool | TextIO = True,
 ) -> Comparison:

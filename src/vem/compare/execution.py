@@ -17,6 +17,7 @@ from vem.compare.mirror import Mirror, copy_place, is_address
 from vem.compare.view import View, showing
 from vem.compare.work import Job, run_here
 from vem.errors import SettingsError, Stopped, VemError
+from vem.evaluation.training import check_period
 
 SAME_COMMAND = "the same command goes on from here"
 ENGINES = ("local", "ray")
@@ -31,7 +32,7 @@ class Execution:
 
     episodes: int = 100
     jobs: int = 1
-    evaluate_every: int | None = None
+    evaluate_every: float | None = None
     checkpoint_seconds: float = 60.0
     engine: str = "local"
     address: str | None = None
@@ -39,10 +40,11 @@ class Execution:
     progress: bool | TextIO = True
 
     def __post_init__(self) -> None:
-        for name in ("jobs", "episodes", "evaluate_every"):
+        for name in ("jobs", "episodes"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise SettingsError(f"--{name.replace('_', '-')} is {value}; it must be a whole number, 1 or more")
+        check_period(self.evaluate_every)
         if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds >= 0):
             raise SettingsError(f"--checkpoint-seconds is {self.checkpoint_seconds}; it must be 0 or more")
         if self.engine not in ENGINES:

@@ -21,7 +21,7 @@ class Job(NamedTuple):
 
     cell: Cell
     num_episodes: int
-    evaluate_every: int | None = None
+    evaluate_every: float | None = None
     checkpoint_seconds: float = 60.0
     mirror: str | None = None
     """The address that holds the run, if its directory is a copy (``vem.compare.mirror``)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,15 +21,26 @@ NUM_EPISODES = 20
 NUM_LAST_EPISODES = 100
 
 
-def check_period(every: int | None) -> None:
-    """SettingsError unless ``every`` is a number of steps, or None for no evaluation."""
-    if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
-        raise SettingsError(f"--evaluate-every is {every!r}; it must be a whole number, 1 or more")
+def check_period(every: float | None) -> None:
+    """SettingsError unless ``every`` is a number of steps, a share of them, or None for no evaluation."""
+    is_steps = isinstance(every, int) and not isinstance(every, bool) and every >= 1
+    is_share = isinstance(every, float) and 0 < every < 1
+    if every is not None and not is_steps and not is_share:
+        raise SettingsError(
+            f"--evaluate-every is {every!r}; give a whole number of steps, 1 or more, or a share of them such as 0.2"
+        )
+
+
+def num_periods(steps: int, num_steps: int, every: float) -> int:
+    """How many periods are over after so many of the steps."""
+    if isinstance(every, int):
+        return steps // every
+    return math.floor(steps / num_steps / every + 1e-9)  # 0.6 / 0.2 is 3
 
 
 @contextmanager
-def evaluating(run: Run, every: int | None, after: Callable[[Run], object] | None = None) -> Iterator[list[Callback]]:
-    """The callbacks for ``run.train``: one that evaluates after every ``every`` steps and at the end, or none.
+def evaluating(run: Run, every: float | None, after: Callable[[Run], object] | None = None) -> Iterator[list[Callback]]:
+    """The callbacks for ``run.train``: one that evaluates after every period and at the end, or none.
 
     ``after`` is called with the run after each evaluation.
     """
@@ -43,9 +55,9 @@ def evaluating(run: Run, every: int | None, after: Callable[[Run], object] | Non
         def evaluate(run: Run, progress: Progress) -> None:
             nonlocal before
             is_last = progress.steps == progress.num_steps
-            is_due = progress.steps // every > before // every
+            done, done_before = (num_periods(steps, progress.num_steps, every) for steps in (progress.steps, before))
             before = progress.steps
-            if is_last or (is_due and progress.stage.trains_policy):
+            if is_last or (done > done_before and progress.stage.trains_policy):
                 policies = run.export(progress.snapshot.state)
                 count, num_paths = (NUM_LAST_EPISODES, NUM_PATHS) if is_last else (NUM_EPISODES, 0)
                 evaluate_run_at(target, policies, progress.steps, evaluator, count, num_paths=num_paths)
