@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 from score_records import Record, column_of
 from score_tables import marks_of, score_of
@@ -77,7 +78,11 @@ def _what_was_run(records: Sequence[Record]) -> str:
     methods, datasets = unique(map(column_of, records)), unique(r["dataset"] for r in records)
     minutes = {r.get("minutes") for r in records}
     if len(minutes) == 1 and None not in minutes:
-        length = f"{minutes.pop():g} minutes of one core for each method and dataset, all its seeds together"
+        on = " or ".join(unique(r["processor"] for r in records if "processor" in r))
+        length = (
+            f"{minutes.pop():g} minutes of one core{f' ({on})' if on else ''} for each method and dataset, all its seeds "
+            f"together: in the median over datasets {_steps(records)}"
+        )
     else:
         length = "each method with its own number of steps, so not at equal time"
     seeds, episodes = _range(len(r["seeds"]) for r in records), _range(r["evaluation"]["num_episodes"] for r in records)
@@ -138,6 +143,13 @@ def _paper(records: Sequence[Record]) -> str:
         f"The paper's own scores of VEM, on D4RL's data, are lower than these on {higher} of {len(pairs)} datasets and "
         f"higher on {len(pairs) - higher}: the files differ, so this is no replication."
     )
+
+
+def _steps(records: Sequence[Record]) -> str:
+    """The fewest and the most steps that a method had."""
+    of = {m: median(r["steps"] for r in records if column_of(r) == m) for m in unique(map(column_of, records))}
+    fewest, most = min(of, key=of.__getitem__), max(of, key=of.__getitem__)
+    return f"{of[fewest]:,.0f} steps ({fewest}) to {of[most]:,.0f} ({most})"
 
 
 def _range(numbers: Iterable[int]) -> str:

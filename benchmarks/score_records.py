@@ -75,6 +75,7 @@ def make_record(run: RunDirectory) -> Record | None:
             "recipe": data.info.metadata.get("recipe"),
         },
         "packages": {**run.packages, **_simulator()},
+        "processor": processor(),
         "training_seconds": training_seconds(run),
         "core_seconds": core_seconds(run),
         "curve": learning_curve(run, evaluation.references),
@@ -96,6 +97,13 @@ def _simulator() -> dict[str, str]:
     """What the run's config does not say: where its policies were evaluated."""
     names = ("mujoco", "gymnasium", "gymnasium-robotics")
     return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in names}}
+
+
+def processor(facts: Path = Path("/proc/cpuinfo")) -> str:
+    """What this machine computes with, on which the steps of a run at equal time depend."""
+    names = re.findall(r"^model name\s*:\s*(.+)$", facts.read_text(), re.MULTILINE) if facts.exists() else []
+    vectors = "AVX-512" if names and "avx512f" in facts.read_text() else ""
+    return " ".join(filter(None, [names[0] if names else platform.processor() or platform.machine(), vectors]))
 
 
 def training_seconds(run: RunDirectory) -> float | None:

@@ -120,17 +120,16 @@ def curve(scores, seconds=(60.0, 120.0, 180.0)):
 
 @pytest.fixture
 def equal_time():
-    """Records of three methods on two tasks at equal time, BCQ absent from a third; VEM and BCQ-EM have curves."""
-    facts = {"minutes": 20.0, "core_seconds": 1190.0}
+    """Records of three methods on two tasks at equal time, of others on one; VEM and BCQ-EM have curves."""
+    facts = {"minutes": 20.0, "core_seconds": 1190.0, "processor": "Some CPU"}
     return [
         record("door-human", "vem", 12.0, [10.0, 14.0], curve=curve([2, 9, 10]), **facts),
-        record("door-human", "bcq", 11.0, [9.0, 13.0], **facts),
-        record("door-human", "bcq-em", 3.0, [2.0, 4.0], curve=curve([1, 9.5, 3]), **facts),
+        record("door-human", "bcq", 11.0, [9.0, 13.0], steps=600, **facts),
+        record("door-human", "bcq-em", 3.0, [2.0, 4.0], steps=3000, curve=curve([1, 9.5, 3]), **facts),
         record("pen-human", "vem", 60.0, [55.0, 65.0], **facts),
-        record("pen-human", "bcq", 70.0, [66.0, 74.0], **facts),
-        record("pen-human", "bcq-em", 20.0, [15.0, 25.0], **facts),
-        record("hammer-expert", "vem", 90.0, [85.0, 95.0], **facts),
-        record("hammer-expert", "bcq-em", 20.0, [15.0, 25.0], **facts),
+        record("pen-human", "bcq", 70.0, [66.0, 74.0], steps=400, **facts),
+        record("pen-human", "bcq-em", 20.0, [15.0, 25.0], steps=3000, **facts),
+        record("door-human", "cql", 99.0, [98.0, 99.5], **facts),
         record("door-human", "vem", 99.0, [98.0, 99.5], preset="paper", **facts),
         record("door-human", "vem-1step", 99.0, [98.0, 99.5], **facts),
     ]
@@ -141,18 +140,19 @@ def test_the_first_page_is_of_equal_time_if_that_was_measured(tables, equal_time
     text = "\n".join(f"<!-- {name} --><!-- /{name} -->" for name in ("found", "results", "figure", "overall", "times"))
     found = tables.filled(text, others, equal_time)
     assert (
-        "- 3 methods (vem, bcq, bcq-em) on 3 datasets, 2 seeds and 100 episodes a seed; 20 minutes of one core" in found
+        "- 3 methods (vem, bcq, bcq-em) on 2 datasets, 2 seeds and 100 episodes a seed; 20 minutes of one core" in found
     )
+    assert "of one core (Some CPU) for each method and dataset, all its seeds together: in the median" in found
+    assert "500 steps (bcq) to 3,000 (bcq-em)" in found
     # Of the runs 11, 13, 59, 61 the middle two: 13 and 59. BCQ: 10, 12, 69, 71.
     assert "vem, bcq, bcq-em all have, bcq has the highest inter-quartile mean, 40.5 [" in found
     assert "then vem with 36.0 [" in found
     # VEM is better than BCQ in 3½ of 4 pairs of runs on door-human and in none on pen-human.
     assert "with probability 0.38 [" in found
     assert "to 1.00 [1.00, 1.00] (bcq-em)." in found
-    assert "on 2 of 3 datasets; another one is ahead on pen-human (bcq)." in found
-    assert "are lower than these on 1 of 3 datasets and higher on 2" in found
+    assert "on 1 of 2 datasets; another one is ahead on pen-human (bcq)." in found
+    assert "are lower than these on 1 of 2 datasets and higher on 1" in found
     assert "| door-human | **12.0** ± 1.0 | 11.0 ± 1.0 ≈ | 3.0 ± 1.0 | 11.2 ± 4.2 |" in found
-    assert "on which a method has no score: hammer-expert (bcq)." in found
     assert "(results.png)" in found
     # 90 % of the best final score, 10, is 9: VEM first had it after two minutes, BCQ-EM on the way alone.
     assert "| door-human | 9.0 | 2.0 | 2.0 |" in found
@@ -292,6 +292,14 @@ def test_the_table_of_speeds_by_hand(tables, tmp_path):
     assert tables.seeds_table(path).splitlines()[2:] == ["| 1 | 400 | 1.00 |", "| 3 | 1,200 | 3.00 |"]
 
 
+def test_a_record_names_the_processor(tables, tmp_path):
+    processor = importlib.import_module("score_records").processor
+    facts = tmp_path / "cpuinfo"
+    facts.write_text("model name\t: Some CPU 3000\nflags\t: sse avx512f\nmodel name\t: Some CPU 3000\n")
+    assert processor(facts) == "Some CPU 3000 AVX-512"
+    assert processor(tmp_path / "absent")
+
+
 def test_only_marked_parts_change(tables, tmp_path):
     path = tmp_path / "page.md"
     path.write_text("before\n<!-- results -->\nold\n<!-- /results -->\nafter\n<!-- other -->kept<!-- /other -->\n")
@@ -321,6 +329,7 @@ def test_a_record_is_the_run_without_its_place(tables, tmp_path, capsys):
     assert stored["training_seconds"] == 11.5
     assert stored["minutes"] is None
     assert stored["core_seconds"] is None
+    assert stored["processor"]
     found = stored["curve"]
     assert (found["steps"], found["core_seconds"]) == ([4, 7], [None, None])
     assert found["score"]["mean"] == [50.0, 0.0]
