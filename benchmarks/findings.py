@@ -80,8 +80,8 @@ def _what_was_run(records: Sequence[Record]) -> str:
     if len(minutes) == 1 and None not in minutes:
         on = " or ".join(unique(r["processor"] for r in records if "processor" in r))
         length = (
-            f"{minutes.pop():g} minutes of one core{f' ({on})' if on else ''} for each method and dataset, all its seeds "
-            f"together: in the median over datasets {_steps(records)}"
+            f"{minutes.pop():g} minutes of one core{f' ({on})' if on else ''} for each method and dataset, all its "
+            f"seeds together: in the median over datasets {_steps(records)}"
         )
     else:
         length = "each method with its own number of steps, so not at equal time"
