@@ -1,4 +1,4 @@
-"""VEM with one choice changed at a time: runs, their records, the table and the figure of docs/results.md.
+"""VEM with one choice changed at a time: runs, their records, the table and the figure of docs/choices.md.
 
     python benchmarks/ablations.py run pen-human --data-dir DATA --out runs/ablations        all variants of a dataset
     python benchmarks/ablations.py run antmaze-umaze --variants expectile-0.1,one-step ...   some of them

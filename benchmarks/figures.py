@@ -1,4 +1,4 @@
-"""The figures of docs/results.md, drawn from records.
+"""The figures of docs/results.md and docs/choices.md, drawn from records.
 
     python benchmarks/figures.py
 

@@ -3,7 +3,7 @@
     python benchmarks/tables.py collect runs/compare          run directories → benchmarks/results/scores/*.json
     python benchmarks/tables.py collect runs/paper --paper    those at equal time → benchmarks/results/paper/*.json
     python benchmarks/tables.py write                         records → the tables of README.md and docs/
-    python benchmarks/figures.py                              records → the figures of docs/results.md
+    python benchmarks/figures.py                              records → the figures of the documents
 
 The parts of a document between <!-- NAME --> and <!-- /NAME --> are made anew; the rest is prose.
 """
@@ -36,7 +36,8 @@ from walkers import walker_table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = tuple(
-    ROOT / name for name in ("README.md", *(f"docs/{n}.md" for n in ("results", "scale", "trust", "data")))
+    ROOT / name
+    for name in ("README.md", *(f"docs/{n}.md" for n in ("results", "choices", "speed", "scale", "trust", "data")))
 )
 NOTHING = "No measurement is recorded yet."
 

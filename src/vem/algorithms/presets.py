@@ -11,7 +11,7 @@ from vem.algorithms.registry import METHODS, Preset, find_method
 from vem.errors import SettingsError
 from vem.tasks import Task
 
-_OURS = Preset({}, {}, "the settings' own defaults, chosen by hand in short trials (docs/results.md)")
+_OURS = Preset({}, {}, "the settings' own defaults, chosen by hand in short trials (docs/choices.md)")
 
 _PAPER_VEM = Preset(
     settings={

@@ -81,7 +81,7 @@ def typical_share(num_rows: int) -> float:
     """The default share of rows that dominate the weights: of n rows about 5.5·n^⅔.
 
     Few rows must not be thinned out much, or too little is left to learn an action from; of many, more can be spared
-    for the best ones. The factor is fitted by hand to the benchmark's files (docs/results.md).
+    for the best ones. The factor is fitted by hand to the benchmark's files (docs/choices.md).
     """
     return min(1.0, (170 / num_rows) ** (1 / 3))
 
