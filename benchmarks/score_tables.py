@@ -8,6 +8,7 @@ import ablations
 from score_records import Record, column_of, index
 from table_text import mean_std, paper_text, short, spread_text, table, unique
 from vem.algorithms import METHODS
+from vem.algorithms.presets import official_steps
 from vem.evaluation.statistics import Mark, Spread, mark_best
 from vem.tasks import TASKS
 
@@ -80,6 +81,26 @@ def paper_table(records: Sequence[Record]) -> str:
             row += ["" if ours is None else mean_std(score_of(ours)), paper_text(paper)]
         rows.append(row)
     return table(["dataset", *(f"{m}, {who}" for m in methods for who in ("ours", "paper"))], rows)
+
+
+def gap_table(records: Sequence[Record], paper: Sequence[Record]) -> str:
+    """The paper's other methods where ours score lower than there: at equal time, and with more steps if those ran."""
+    rows = []
+    at_equal_time = {(r["dataset"], column_of(r)): r for r in paper}
+    longer = {(r["dataset"], column_of(r)): r for r in records}
+    for dataset in unique(r["dataset"] for r in [*paper, *records]):
+        published = TASKS[dataset].paper_scores if dataset in TASKS else {}
+        for method in ("bail", "bcq", "cql", "awr"):
+            found = [r for group in (at_equal_time, longer) if (r := group.get((dataset, method)))]
+            scores = [spread.mean for r in found if (spread := score_of(r))]
+            if method in published and scores and max(scores) < published[method].mean:
+                cells = [_score_and_steps(group.get((dataset, method))) for group in (at_equal_time, longer)]
+                rows.append([dataset, method, paper_text(published[method]), *cells, f"{official_steps(method):,}"])
+    return table(["dataset", "method", "paper", "at equal time", "with its own steps", "official steps"], rows)
+
+
+def _score_and_steps(record: Record | None) -> str:
+    return "" if record is None else f"{mean_std(score_of(record))} after {record['steps']:,}"
 
 
 def value_table(records: Sequence[Record]) -> str:

@@ -22,6 +22,7 @@ from score_records import PAPER_RECORDS, RECORDS, Record, collect, read_all, rea
 from score_tables import (
     ablation_table,
     data_table,
+    gap_table,
     headline_records,
     paper_table,
     regression_table,
@@ -78,6 +79,7 @@ PARTS: dict[str, Callable[[Records, Records], str]] = {
     "times": lambda records, paper: time_table(paper),
     "scores": lambda records, paper: score_table(records),
     "paper": lambda records, paper: paper_table(paper or records),
+    "gaps": lambda records, paper: gap_table(records, paper),
     "regression": lambda records, paper: regression_table(records),
     "ablations": lambda records, paper: ablation_table(),
     "expectiles": lambda records, paper: figures.expectiles_text(),

@@ -114,6 +114,18 @@ def test_tables_by_hand(tables):
     assert "| door-human | vem | 1,000 | 2 | 100 | 1.5 | 3 |" in tables.run_table(records)
 
 
+def test_gaps_are_scores_below_the_papers(tables):
+    longer = [record("antmaze-umaze", "bcq", 40.0, None, steps=8000), record("antmaze-umaze", "vem", 1.0, None)]
+    equal_time = [
+        record("antmaze-umaze", "bcq", 20.0, None),
+        record("antmaze-umaze", "bail", 99.0, None),
+        record("own", "bail", 1.0, None),
+    ]
+    assert tables.gap_table(longer, equal_time).splitlines()[2:] == [
+        "| antmaze-umaze | bcq | 78.9 | 20.0 ± 1.0 after 1,000 | 40.0 ± 1.0 after 8,000 | 1,000,000 |"
+    ]
+
+
 def curve(scores, seconds=(60.0, 120.0, 180.0)):
     return {
         "steps": [10, 20, 30],
