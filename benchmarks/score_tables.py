@@ -137,6 +137,20 @@ def run_table(records: Sequence[Record]) -> str:
     return table([*header, *(["minutes of one core"] if has_cores else []), "failed episodes"], rows)
 
 
+def steps_table(records: Sequence[Record]) -> str:
+    """The steps of each method on each dataset, and in a sentence what all runs took."""
+    taken = [r["core_seconds"] / 60 for r in records if r.get("core_seconds") is not None]
+    if not taken:
+        return ""
+    failed = sum(member["num_failed"] for r in records for member in r["evaluation"]["members"].values())
+    episodes = sum(r["evaluation"]["num_episodes"] * len(r["seeds"]) for r in records)
+    text = (
+        f"Training took {min(taken):.1f} to {max(taken):.1f} minutes of one core, all seeds together; {failed} of "
+        f"{episodes:,} evaluated episodes failed."
+    )
+    return "\n\n".join([_grid(records, lambda r: f"{r['steps']:,}"), text])
+
+
 def _minutes(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds / 60:.1f}"
 

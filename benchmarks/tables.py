@@ -29,6 +29,7 @@ from score_tables import (
     results_table,
     run_table,
     score_table,
+    steps_table,
     value_table,
 )
 from speed_tables import cell_table, peers_table, scale_table, seeds_table, speed_table
@@ -89,7 +90,7 @@ PARTS: dict[str, Callable[[Records, Records], str]] = {
     "values": lambda records, paper: value_table(records),
     "data": lambda records, paper: data_table([*records, *paper]),
     "runs": lambda records, paper: run_table(records),
-    "equal-time-runs": lambda records, paper: run_table(paper),
+    "equal-time-runs": lambda records, paper: steps_table(paper),
     "behavior": lambda records, paper: behavior_table(),
     "trials": lambda records, paper: trial_table(),
     "regularization": lambda records, paper: regularization_table(),

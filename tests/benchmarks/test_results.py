@@ -178,6 +178,19 @@ def test_the_first_page_is_of_equal_time_if_that_was_measured(tables, equal_time
     assert tables.headline_records(others, equal_time) == others
 
 
+def test_steps_at_equal_time_by_hand(tables, equal_time):
+    assert tables.steps_table([]) == ""
+    text = tables.steps_table([*equal_time[:2], record("pen-human", "vem", 1.0, None, core_seconds=1230.0, steps=7)])
+    assert text.splitlines() == [
+        "| dataset | vem | bcq |",
+        "| --- | ---: | ---: |",
+        "| door-human | 1,000 | 600 |",
+        "| pen-human | 7 |  |",
+        "",
+        "Training took 19.8 to 20.5 minutes of one core, all seeds together; 9 of 600 evaluated episodes failed.",
+    ]
+
+
 def test_a_score_that_is_never_reached_has_no_time(tables):
     records = [
         record("door-human", "vem", 9.0, None, curve=curve([1, 5, 10])),
