@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import command
 from score_records import Record, make_record, read_all, runs_below, to_text
 from vem.runs.directory import RunDirectory
 
@@ -153,4 +154,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -2,7 +2,8 @@
 
     python benchmarks/behavior.py --data-dir DATA       files of the benchmark → benchmarks/results/behavior.json
 
-AntMaze is left out: its recordings neither start nor end as an evaluation does.
+Files that are not there keep their record. Mazes are left out: their recordings neither start nor end as an
+evaluation does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import command
 import vem
 from vem.tasks import TASKS, normalized_score
 
@@ -45,10 +47,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
     options = parser.parse_args()
-    files = [path for name in TASKS if (path := options.data_dir / f"{name}.hdf5").exists()]
-    found = {path.stem: measure(path) for path in files if not path.stem.startswith("antmaze")}
+    names = [name for name in TASKS if "maze" not in name and (options.data_dir / f"{name}.hdf5").exists()]
+    if not names:
+        parser.error(f"{options.data_dir} has no file of the benchmark, such as door-human.hdf5")
+    known = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else {}
+    known |= {name: measure(options.data_dir / f"{name}.hdf5") for name in names}
+    found = {name: known[name] for name in TASKS if name in known}
     OUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import command
 from score_records import Record, column_of, index, to_text
 from table_text import table, unique
 from vem.algorithms import METHODS
@@ -93,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

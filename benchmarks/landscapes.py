@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import command
 from score_records import Record, read_all, to_text
 from vem.envs.layouts import maze_layout
 from vem.policy import load_policy
@@ -92,4 +93,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

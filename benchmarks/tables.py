@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import command
 import figures
 from drawn import drawn_table
 from findings import found_text, overall_table, time_table
@@ -125,4 +126,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -13,6 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
+import command
 from score_records import Record, to_text
 from table_text import table
 from vem.data import load
@@ -24,10 +25,10 @@ RECORDS = Path(__file__).resolve().parent / "results" / "walkers.json"
 
 def count(trained_on: str, path: Path) -> Record:
     """The record of a file."""
-    arrived, total = count_arrivals(path)
     task = task_of(load(str(path)).info)
     if task is None:
-        raise SystemExit(f"{path} is no AntMaze recording that says its task")
+        raise SystemExit(f"error: {path} is no AntMaze recording that says its task")
+    arrived, total = count_arrivals(path)
     return {"walker": trained_on, "dataset": task.name, "recordings": total, "arrived": arrived}
 
 
@@ -52,4 +53,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -3,6 +3,8 @@
 import dataclasses
 import importlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -372,3 +374,14 @@ def test_a_record_is_the_run_without_its_place(tables, tmp_path, capsys):
         == json.loads((run / "config.json").read_text())["config"]["settings"]["expectile"]
     )
     assert tables.read_all(tmp_path / "records") == [stored]
+
+
+@pytest.mark.parametrize("script", ["drawn.py", "landscapes.py"])
+def test_bad_input_of_a_script_is_one_error(tables, script, tmp_path):
+    command = [sys.executable, str(ROOT / "benchmarks" / script), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert (
+        done.stderr
+        == f"error: {tmp_path} is not a run directory: it has no config.json; make one with vem train --out\n"
+    )
