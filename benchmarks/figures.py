@@ -40,9 +40,11 @@ def results_text(records: Sequence[Record]) -> str:
         return ""
     caption = (
         f"Left: inter-quartile mean of the scores over {len(over.tasks)} datasets, {over.seeds_text}, with 95 % "
-        "bootstrap intervals over seeds. Right: share of the runs that score more than x."
+        "bootstrap intervals over seeds. Middle: share of the runs that score more than x. Right: the probability that "
+        f"a run of {over.methods[0]} scores higher than one of the other method on the same dataset."
     )
-    return f"![Inter-quartile means and performance profiles of {', '.join(over.methods)}]({RESULTS})\n\n{caption}"
+    names = ", ".join(over.methods)
+    return f"![Inter-quartile means, performance profiles and improvement of {names}]({RESULTS})\n\n{caption}"
 
 
 def curves_text(records: Sequence[Record]) -> str:
@@ -128,17 +130,19 @@ def draw_all(records: Sequence[Record], paper: Sequence[Record], folder: Path = 
 
 
 def draw_results(over: OverTasks | None) -> Any:
-    """Inter-quartile means with intervals, and performance profiles."""
-    from vem.report.over_datasets import draw_aggregate_panel, draw_profile_panel
+    """Inter-quartile means with intervals, performance profiles, and the probability of improvement."""
+    from vem.report.over_datasets import draw_aggregate_panel, draw_improvement_panel, draw_profile_panel
     from vem.report.style import distinct_looks, new_panels
 
     assert over is not None
     looks = distinct_looks(len(over.methods))
-    figure, (left, right) = new_panels(8.4, 1.6 + 0.3 * max(4, len(over.methods)), 2)
+    figure, (left, middle, right) = new_panels(11.4, 1.6 + 0.3 * max(4, len(over.methods)), 3)
     draw_aggregate_panel(left, over, looks, "interquartile_mean", "inter-quartile mean")
     left.set_xlim(left=min(0.0, left.get_xlim()[0]))
     left.set_xlabel("normalized score")
-    draw_profile_panel(right, over, looks)
+    draw_profile_panel(middle, over, looks)
+    draw_improvement_panel(right, over, looks)
+    right.set_title("probability of improvement", loc="left", x=0.0, pad=8)
     figure.legend(loc="outside lower center", ncols=len(over.methods))
     return figure
 

@@ -141,12 +141,9 @@ def draw_profile_panel(axes: Any, over: OverTasks, looks: Sequence[Look]) -> Non
 
 def draw_improvements(over: OverTasks, looks: Sequence[Look]) -> Drawing:
     """The probability that the first method improves on each of the others."""
-    first, others = over.methods[0], over.methods[1:]
+    first, *others = over.methods
     figure, axes = new_figure(4.6, _height(len(others)))
-    axes.axvline(0.5, color=GRAY, linewidth=1)
-    _draw_rows(axes, others, list(over.improvements.values()), looks[1:])
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_xlabel(f"P({first} scores higher than …)")
+    draw_improvement_panel(axes, over, looks)
     caption = (
         f"Probability that a run of {first} scores higher than one of each other method on the same dataset, mean over "
         f"{_basis(over)}; equal scores count half. Gray: no difference. Bars: {SEEDS}."
@@ -154,6 +151,15 @@ def draw_improvements(over: OverTasks, looks: Sequence[Look]) -> Drawing:
     numbers = "; ".join(f"{method}: {estimate_text(one, 2)}" for method, one in over.improvements.items())
     title = "Probability of improvement"
     return Drawing(f"{KEY}-improvement", title, caption, figure, f"{caption} {numbers}")
+
+
+def draw_improvement_panel(axes: Any, over: OverTasks, looks: Sequence[Look]) -> None:
+    """The probabilities of improvement in one panel; gray is no difference."""
+    first, *others = over.methods
+    axes.axvline(0.5, color=GRAY, linewidth=1)
+    _draw_rows(axes, others, list(over.improvements.values()), looks[1:])
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xlabel(f"P({first} scores higher than …)")
 
 
 def _draw_rows(axes: Any, names: Sequence[str], estimates: Sequence[Estimate], looks: Sequence[Look]) -> None:
