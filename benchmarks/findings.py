@@ -36,6 +36,11 @@ def found_text(records: Sequence[Record]) -> str:
     return "\n".join(f"- {sentence}" for sentence in sentences if sentence)
 
 
+def basis_text(records: Sequence[Record]) -> str:
+    """What was run, in a sentence; empty without records."""
+    return _what_was_run(records) if records else ""
+
+
 def overall_table(records: Sequence[Record]) -> str:
     """Inter-quartile mean, mean and probability of improvement over the datasets that all methods have."""
     over = read_over(records)

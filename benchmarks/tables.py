@@ -18,7 +18,7 @@ from pathlib import Path
 import command
 import figures
 from drawn import drawn_table
-from findings import found_text, overall_table, time_table
+from findings import basis_text, found_text, overall_table, time_table
 from score_records import PAPER_RECORDS, RECORDS, Record, collect, read_all, read_paper
 from score_tables import (
     ablation_table,
@@ -72,6 +72,7 @@ def filled(text: str, records: Records, paper: Records = ()) -> str:
 
 
 PARTS: dict[str, Callable[[Records, Records], str]] = {
+    "basis": lambda records, paper: basis_text(headline_records(records, paper)),
     "found": lambda records, paper: found_text(headline_records(records, paper)),
     "results": lambda records, paper: results_table(headline_records(records, paper)),
     "figure": lambda records, paper: figures.results_text(headline_records(records, paper)),

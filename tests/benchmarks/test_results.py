@@ -57,6 +57,7 @@ def test_the_documents_are_what_the_records_give(tables, name):
 
 
 ELSEWHERE = {
+    "basis": "README.md",
     **dict.fromkeys(("ablations", "drawn", "expectiles", "regression", "regularization", "trials"), "docs/choices.md"),
     **dict.fromkeys(("speed", "peers", "seeds"), "docs/speed.md"),
     "scale": "docs/scale.md",
@@ -176,6 +177,7 @@ def test_the_first_page_is_of_equal_time_if_that_was_measured(tables, equal_time
     # 90 % of the best final score, 10, is 9: VEM first had it after two minutes, BCQ-EM on the way alone.
     assert "| door-human | 9.0 | 2.0 | 2.0 |" in found
     assert tables.filled(text, [], []).count(tables.NOTHING) == 5
+    assert tables.filled("<!-- basis --><!-- /basis -->", others, equal_time).count("20 minutes of one core") == 1
     others.append(record("own", "bc", 1.0, None))  # not measured at equal time yet
     assert tables.headline_records(others, equal_time) == others
 
