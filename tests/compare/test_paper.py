@@ -111,11 +111,32 @@ def test_other_minutes_are_refused(tmp_path, monkeypatch):
 
 def test_the_table_says_what_training_took(tmp_path):
     spread = paper.Spread(40.0, 1.0, 3, None)
-    taken = {"bc": paper.Training(100, 20.0, 1188.0), "vem": paper.Training(50, 20.0, 1230.0)}
-    found = paper.PaperComparison(
-        paper_data(tmp_path), {"pen-human": {"bc": spread, "vem": spread}}, {}, {"pen-human": taken}
-    )
+    bc = paper.Measured(spread, [39.0, 41.0], 100, 20.0, 1188.0)
+    vem = bc._replace(steps=50, core_seconds=1230.0)
+    found = paper.PaperComparison(paper_data(tmp_path), {"pen-human": {"bc": bc, "vem": vem}}, {})
+    assert found.over_datasets is None  # one dataset
     assert "training took 19.8 to 20.5 core-minutes a cell, all seeds together, 20 asked for" in str(found)
     (row,) = [task for task in found.to_json()["tasks"] if task["ours"]]
     assert row["ours"]["bc"]["core_seconds"] == 1188.0
     assert np.isfinite(row["ours"]["bc"]["mean"])
+
+
+def test_the_best_of_ours_is_marked_and_all_tasks_are_put_together(tmp_path):
+    def measured(mean):
+        spread = paper.Spread(mean, 1.0, mean, (mean - 3.0, mean + 3.0))
+        return paper.Measured(spread, [mean - 1, mean + 1], 10, None, None)
+
+    rows = {
+        "pen-human": {"bc": measured(40.0), "vem": measured(42.0), "awr": measured(1.0)},
+        "door-human": {"bc": measured(9.0), "vem": measured(20.0), "awr": measured(2.0)},
+    }
+    found = paper.PaperComparison(paper_data(tmp_path), rows, {})
+    (row,) = [row for row in found.table.rows if row[0] == "pen-human"]
+    assert [text.strip() for text in row[-3:]] == ["42.0 ± 1.0 *", "40.0 ± 1.0 ≈", "1.0 ± 1.0"]
+    over = found.over_datasets
+    assert over.methods == ["vem", "bc", "awr"]
+    assert over.aggregates["vem"].mean.value == 31.0
+    assert found.to_json()["over_datasets"] == over.to_json()
+    (shown,) = [task for task in found.to_json()["tasks"] if task["name"] == "pen-human"]
+    assert (shown["ours"]["vem"]["mark"], shown["ours"]["awr"]["mark"]) == ("best", "")
+    assert str(over.table) in str(found)

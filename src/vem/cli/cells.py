@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -12,6 +13,7 @@ from vem.cli.evaluate import add_evaluate_every
 
 if TYPE_CHECKING:
     from vem.compare import Comparison
+    from vem.evaluation.table import Table
 
 STOPPED = 130
 """The exit code of a command that a signal stopped."""
@@ -62,12 +64,17 @@ def print_results(comparison: Comparison, options: argparse.Namespace, page: str
         cells = [result.to_json() for result in comparison.results]
         print(json.dumps({"cells": cells, "over_datasets": over and over.to_json(), "report": page}, indent=2))
         return
-    for number, table in enumerate(comparison.tables):
+    print_tables(comparison.tables)
+    if page:
+        print(f"report: {page}")
+
+
+def print_tables(tables: Sequence[Table]) -> None:
+    """Print tables with a line between them."""
+    for number, table in enumerate(tables):
         if number:
             print()
         table.print()
-    if page:
-        print(f"report: {page}")
 
 
 def print_failures(comparison: Comparison) -> int:

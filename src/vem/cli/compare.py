@@ -154,7 +154,7 @@ def _print_paper(options: argparse.Namespace, page: str | None = None) -> int:
     if options.json:
         print(json.dumps({**found.to_json(), "report": page}, indent=2))
         return 0
-    found.table.print()
+    cells.print_tables(found.tables)
     if page:
         print(f"report: {page}")
     if not (options.run_present or options.algorithms):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,8 @@ from vem.compare.cells import matching_evaluation
 from vem.compare.paper_data import PAPER_TASKS, PaperData, paper_data
 from vem.data.sources import search_directories
 from vem.errors import DataError, RunError
-from vem.evaluation.statistics import Spread
+from vem.evaluation.over_tasks import OverTasks, over_tasks
+from vem.evaluation.statistics import SIGNS, Mark, Spread, mark_best
 from vem.evaluation.table import Table
 from vem.runs.directory import RunDirectory
 from vem.tasks import TASKS, find_task
@@ -28,14 +30,21 @@ ours: the files found on this machine, in vem's environments on today's MuJoCo. 
 D4RL's own, and the simulator does: read the columns side by side, not as a replication."""
 
 
-class Training(NamedTuple):
-    """What a cell's training took."""
+class Measured(NamedTuple):
+    """The score of a cell, and what its training took."""
 
+    score: Spread
+    seeds: Sequence[float]
+    """The score of each seed."""
     steps: int
     minutes: float | None
     """Minutes of one core that were asked for, if they were."""
     core_seconds: float | None
     """What it took on all cores together, if that is recorded."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The score over seeds and the other fields as JSON values."""
+        return {**self.score._asdict(), **{name: getattr(self, name) for name in self._fields if name != "score"}}
 
 
 @dataclass(frozen=True)
@@ -44,26 +53,51 @@ class PaperComparison:
 
     data: list[PaperData]
     """The table's datasets: those of the paper, then one of our own."""
-    ours: dict[str, dict[str, Spread]]
-    """Task → method → the score over seeds."""
+    ours: dict[str, dict[str, Measured]]
+    """Task → method → what was measured."""
     recipes: dict[str, str]
     """Task → how its file says that it was made, where it says so."""
-    training: dict[str, dict[str, Training]] = field(default_factory=dict)
-    """Task → method → what training took."""
+
+    @property
+    def methods(self) -> list[str]:
+        """Those that were measured, ours first."""
+        found = {method for row in self.ours.values() for method in row}
+        return [*(method for method in METHODS if method in found), *sorted(found - set(METHODS))]
+
+    @cached_property
+    def over_datasets(self) -> OverTasks | None:
+        """Statistics over the tasks that all methods were measured on; None unless there is enough."""
+        over = over_tasks(
+            {
+                method: {task: row[method].seeds for task, row in self.ours.items() if method in row}
+                for method in self.methods
+            }
+        )
+        return over if over.is_enough else None
+
+    @property
+    def tables(self) -> list[Table]:
+        """The table, and that over all tasks if there is enough."""
+        return [self.table, *([self.over_datasets.table] if self.over_datasets else [])]
 
     @property
     def table(self) -> Table:
-        """Rows tasks; columns the paper's methods, then ours."""
-        found = {method for row in self.ours.values() for method in row}
-        columns = [*(method for method in METHODS if method in found), *sorted(found - set(METHODS))]
+        """Rows tasks; columns the paper's methods, then ours, the best of ours marked."""
+        columns = self.methods
         rows = []
         for entry in self.data:
             paper, ours = TASKS[entry.name].paper_scores, self.ours.get(entry.name, {})
             theirs = [_text(s.mean, s.std) if (s := paper.get(method)) else "-" for method in COLUMNS]
-            own = [_text(s.mean, s.std) if (s := ours.get(method)) else "" for method in columns]
+            marks = self._marks(entry.name)
+            own = [
+                _text(s.score.mean, s.score.std) + SIGNS[marks[method]] if (s := ours.get(method)) else ""
+                for method in columns
+            ]
             rows.append([entry.name, entry.state, *theirs, *own])
         header = ["dataset", "data", *(f"paper {m}" for m in COLUMNS), *(f"ours {m}" for m in columns)]
-        notes = [DIFFERENCE, *(f"  {name}: {recipe}" for name, recipe in self.recipes.items()), *self._time_notes]
+        marked = "* best of ours   ≈ within the best one's interval, which says how exactly the policies were measured"
+        notes = [*([marked] if self.ours else []), DIFFERENCE]
+        notes += [*(f"  {name}: {recipe}" for name, recipe in self.recipes.items()), *self._time_notes]
         missing = [f"  {entry.name}: {entry.text}" for entry in self.data if entry.state != "here"]
         if missing:
             notes += ["data that is not here, and how to get it:", *missing]
@@ -72,20 +106,26 @@ class PaperComparison:
     @property
     def _time_notes(self) -> list[str]:
         """One line on what training took, if it is known."""
-        taken = [one.core_seconds / 60 for row in self.training.values() for one in row.values() if one.core_seconds]
+        cells = [one for row in self.ours.values() for one in row.values()]
+        taken = [one.core_seconds / 60 for one in cells if one.core_seconds]
         if not taken:
             return []
-        asked = {one.minutes for row in self.training.values() for one in row.values()}
+        asked = {one.minutes for one in cells}
         equal = f", {asked.pop():g} asked for" if len(asked) == 1 and None not in asked else ""
         return [f"training took {min(taken):.1f} to {max(taken):.1f} core-minutes a cell, all seeds together{equal}"]
 
     def __str__(self) -> str:
-        """The table as text."""
-        return str(self.table)
+        """The tables as text."""
+        return "\n\n".join(map(str, self.tables))
 
     def _repr_html_(self) -> str:
-        """The table in a notebook."""
-        return self.table._repr_html_()
+        """The tables in a notebook."""
+        return "".join(table._repr_html_() for table in self.tables)
+
+    def _marks(self, task: str) -> dict[str, Mark]:
+        """Method → whether it is the best of ours on a task, or within the interval of the best."""
+        row = self.ours.get(task, {})
+        return dict(zip(row, mark_best([one.score for one in row.values()]), strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """The tasks as JSON values."""
@@ -98,30 +138,31 @@ class PaperComparison:
                 "get": entry.advice or None,
                 "paper": {m: {"mean": s.mean, "std": s.std} for m, s in TASKS[entry.name].paper_scores.items()},
                 "ours": {
-                    method: {**spread._asdict(), **self.training[entry.name][method]._asdict()}
-                    for method, spread in self.ours.get(entry.name, {}).items()
+                    method: {**one.to_json(), "mark": self._marks(entry.name)[method]}
+                    for method, one in self.ours.get(entry.name, {}).items()
                 },
             }
             for entry in self.data
         ]
-        return {"tasks": tasks, "difference": DIFFERENCE}
+        over = self.over_datasets
+        return {"tasks": tasks, "over_datasets": over and over.to_json(), "difference": DIFFERENCE}
 
 
 def read_paper_comparison(out: str | Path, data_dir: str | None = None) -> PaperComparison:
     """The paper's table beside the cells below ``out`` that were evaluated with the task's own references."""
-    ours: dict[str, dict[str, Spread]] = {}
-    training: dict[str, dict[str, Training]] = {}
+    ours: dict[str, dict[str, Measured]] = {}
     recipes = {}
     for task, files in _runs_below(Path(out)):
         evaluation = matching_evaluation(files)
         references = evaluation.references if evaluation else None
         if evaluation and evaluation.score and references and references.source == TASKS[task].references:
-            ours.setdefault(task, {})[files.path.name] = evaluation.score
-            taken = Training(files.config.steps, files.config.minutes, files.core_seconds)
-            training.setdefault(task, {})[files.path.name] = taken
+            found = [evaluation.members[name].means.get("score") for name in evaluation.groups[0].members]
+            seeds = [score for score in found if score is not None]
+            took = (files.config.steps, files.config.minutes, files.core_seconds)
+            ours.setdefault(task, {})[files.path.name] = Measured(evaluation.score, seeds, *took)
         if recipe := files.facts.info.metadata.get("recipe"):
             recipes[task] = str(recipe)
-    return PaperComparison(paper_data(out, data_dir), ours, recipes, training)
+    return PaperComparison(paper_data(out, data_dir), ours, recipes)
 
 
 def paper_sources(out: str | Path, data_dir: str | None = None) -> list[str]:
