@@ -13,7 +13,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     """The table, columns of numbers to the right; empty without rows."""
     if not rows:
         return ""
-    numeric = [all(re.match(r"[-*\d]|$", row[i]) for row in rows) for i in range(len(header))]
+    numeric = [all(re.match(r"[-–*\d]|$", row[i]) for row in rows) for i in range(len(header))]
     lines = [header, ["---:" if is_number else "---" for is_number in numeric], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
