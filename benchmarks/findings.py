@@ -54,7 +54,7 @@ def overall_table(records: Sequence[Record]) -> str:
 
 
 def time_table(records: Sequence[Record]) -> str:
-    """Core-minutes after which each method first had 90 % of the best final score, from the curves."""
+    """Core-minutes from which on each method had 90 % of the best final score, from the curves."""
     curved = [r for r in records if has_curve(r, "score") and None not in r["curve"]["core_seconds"]]
     columns = unique(map(column_of, curved))
     rows = []
@@ -73,10 +73,10 @@ def has_curve(record: Record, quantity: str) -> bool:
 
 
 def _minutes_to(record: Record, wanted: float) -> str:
-    """The first time at which the mean over seeds was that high; a dash if it never was."""
-    curve = record["curve"]
-    times = zip(curve["core_seconds"], curve["score"]["mean"], strict=True)
-    return next((f"{seconds / 60:.1f}" for seconds, score in times if score >= wanted), "–")
+    """The time from which on the mean over seeds was that high; a dash if it was not in the end."""
+    seconds, scores = record["curve"]["core_seconds"], record["curve"]["score"]["mean"]
+    good = [all(score >= wanted for score in scores[n:]) for n in range(len(scores))]
+    return f"{seconds[good.index(True)] / 60:.1f}" if any(good) else "–"
 
 
 def _what_was_run(records: Sequence[Record]) -> str:
