@@ -1,7 +1,7 @@
 """How many steps fit into some minutes of one core: the cost of a step is measured before the run begins.
 
 Every stage is run for some chunks on a state that is thrown away, with the run's own data, members and programs. The
-time is that of the processor, so that other work on the machine hardly changes it, and compiling is not counted.
+time is that of the processor, which other work on the machine changes less than the clock's; compiling is not counted.
 """
 
 from __future__ import annotations
