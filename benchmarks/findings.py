@@ -8,10 +8,13 @@ from statistics import median
 from score_records import Record, column_of
 from score_tables import marks_of, score_of
 from table_text import table, unique
+from vem.algorithms import METHODS
 from vem.evaluation.over_tasks import OverTasks, estimate_text, over_tasks
 from vem.tasks import TASKS
 
 OURS = "vem"
+LARGE = 10.0
+"""Points that are worth a word."""
 SHARE = 0.9
 """Of the best final score, for the time that methods take to reach it."""
 
@@ -27,12 +30,18 @@ def read_over(records: Sequence[Record]) -> OverTasks | None:
     return over if over.is_enough else None
 
 
-def found_text(records: Sequence[Record]) -> str:
-    """Five sentences, as a list."""
+def found_text(records: Sequence[Record], longer: Sequence[Record] = ()) -> str:
+    """Five sentences, as a list; ``longer``: records of the same datasets with more steps."""
     over = read_over(records)
     if over is None:
         return ""
-    sentences = [_what_was_run(records), _who_is_best(over), _improvement(over), _by_dataset(records), _paper(records)]
+    sentences = [
+        _what_was_run(records),
+        f"{_who_is_best(over)}; {_improvement(over)}.",
+        _by_dataset(records),
+        _longer(records, longer),
+        _paper(records),
+    ]
     return "\n".join(f"- {sentence}" for sentence in sentences if sentence)
 
 
@@ -105,7 +114,7 @@ def _who_is_best(over: OverTasks) -> str:
     return (
         f"Over the {len(over.tasks)} datasets that {', '.join(over.methods)} all have, {first} has the highest "
         f"inter-quartile mean, {estimate_text(middles[first])} (95 % interval over seeds), then {second} with "
-        f"{estimate_text(middles[second])}{within}."
+        f"{estimate_text(middles[second])}{within}"
     )
 
 
@@ -114,8 +123,8 @@ def _improvement(over: OverTasks) -> str:
     chances = sorted(over.improvements.items(), key=lambda item: item[1].value)
     (lowest, low), (highest, high) = chances[0], chances[-1]
     return (
-        f"A run of {first} scores higher than one of another method on the same dataset with probability "
-        f"{estimate_text(low, 2)} ({lowest}) to {estimate_text(high, 2)} ({highest})."
+        f"a run of {first} scores higher than one of another method on the same dataset with probability "
+        f"{estimate_text(low, 2)} ({lowest}) to {estimate_text(high, 2)} ({highest})"
     )
 
 
@@ -132,6 +141,31 @@ def _by_dataset(records: Sequence[Record]) -> str:
     not_on = f"; another one is ahead on {', '.join(others)}" if others else ""
     count = f"{len(good)} of {len(good) + len(others)}"
     return f"{OURS} has the best mean, or one within the interval of the best, on {count} datasets{not_on}."
+
+
+def _longer(records: Sequence[Record], longer: Sequence[Record]) -> str:
+    """Where more steps than those at equal time change the picture."""
+    shown = {r["dataset"]: score_of(r) for r in records if column_of(r) == OURS and r.get("minutes")}
+    longer = [r for r in longer if METHODS[r["algorithm"]].ablates is None and score_of(r)]
+    marks = marks_of(longer)
+    gained, ahead = [], []
+    for ours in (r for r in longer if column_of(r) == OURS and r["dataset"] in shown):
+        before, after = shown[ours["dataset"]], score_of(ours)
+        if before and after and after.mean - before.mean > LARGE:
+            gained.append(f"{_score_after(ours)} on {ours['dataset']}")
+        row = [r for r in longer if r["dataset"] == ours["dataset"]]
+        if not marks.get(id(ours)):
+            ahead += [
+                f"{column_of(r)} on {r['dataset']} ({_score_after(r)})" for r in row if marks.get(id(r)) == "best"
+            ]
+    parts = [f"{OURS} has {' and '.join(gained)}"] if gained else []
+    parts += [f"{' and '.join(ahead)} {'is' if len(ahead) == 1 else 'are'} ahead of {OURS}"] if ahead else []
+    return f"The time is short; with more steps {', and '.join(parts)}." if parts else ""
+
+
+def _score_after(record: Record) -> str:
+    score = score_of(record)
+    return f"{score.mean:.1f} after {record['steps']:,} steps" if score else ""
 
 
 def _paper(records: Sequence[Record]) -> str:

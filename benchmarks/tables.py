@@ -73,7 +73,7 @@ def filled(text: str, records: Records, paper: Records = ()) -> str:
 
 PARTS: dict[str, Callable[[Records, Records], str]] = {
     "basis": lambda records, paper: basis_text(headline_records(records, paper)),
-    "found": lambda records, paper: found_text(headline_records(records, paper)),
+    "found": lambda records, paper: found_text(headline_records(records, paper), records),
     "results": lambda records, paper: results_table(headline_records(records, paper)),
     "figure": lambda records, paper: figures.results_text(headline_records(records, paper)),
     "overall": lambda records, paper: overall_table(headline_records(records, paper)),

@@ -94,7 +94,7 @@ def test_tables_by_hand(tables):
         record("own", "bc", 1.0, None),
     ]
     assert tables.results_table(tables.headline_records(records, [])).splitlines() == [
-        "| dataset | vem | bc | bail | vem, paper |",
+        "| dataset | vem | bc | bail | vem in the paper |",
         "| --- | ---: | ---: | ---: | ---: |",
         "| door-human | **12.0** ± 1.0 | 11.0 ± 1.0 ≈ | 3.0 ± 1.0 | 11.2 ± 4.2 |",
         "| own |  | 1.0 ± 1.0 |  |  |",
@@ -168,6 +168,7 @@ def test_the_first_page_is_of_equal_time_if_that_was_measured(tables, equal_time
     assert "vem, bcq, bcq-em all have, bcq has the highest inter-quartile mean, 40.5 [" in found
     assert "then vem with 36.0 [" in found
     # VEM is better than BCQ in 3½ of 4 pairs of runs on door-human and in none on pen-human.
+    assert "; a run of vem scores higher than one of another" in found
     assert "with probability 0.38 [" in found
     assert "to 1.00 [1.00, 1.00] (bcq-em)." in found
     assert "on 1 of 2 datasets; another one is ahead on pen-human (bcq)." in found
@@ -193,6 +194,22 @@ def test_steps_at_equal_time_by_hand(tables, equal_time):
         "",
         "Training took 19.8 to 20.5 minutes of one core, all seeds together; 9 of 600 evaluated episodes failed.",
     ]
+
+
+def test_more_steps_may_change_the_picture(tables, equal_time):
+    text = "<!-- found --><!-- /found -->"
+    longer = [
+        record("door-human", "vem", 23.5, [22.0, 25.0], steps=9000),
+        record("door-human", "bc", 10.0, [9.0, 11.0]),
+        record("pen-human", "vem", 61.0, [60.0, 62.0]),
+        record("pen-human", "bcq", 75.0, [74.0, 76.0], steps=8000),
+        record("pen-human", "vem-1step", 99.0, [98.0, 99.5]),
+    ]
+    assert (
+        "- The time is short; with more steps vem has 23.5 after 9,000 steps on door-human, and bcq on pen-human (75.0 "
+        "after 8,000 steps) is ahead of vem.\n"
+    ) in tables.filled(text, longer, equal_time)
+    assert "The time is short" not in tables.filled(text, equal_time, equal_time[:1])
 
 
 def test_a_score_that_is_never_reached_has_no_time(tables):
