@@ -94,7 +94,7 @@ def test_tables_by_hand(tables):
         record("own", "bc", 1.0, None),
     ]
     assert tables.results_table(tables.headline_records(records, [])).splitlines() == [
-        "| dataset | vem | bc | bail | vem in the paper |",
+        "| dataset | vem | bc | bail | paper's vem |",
         "| --- | ---: | ---: | ---: | ---: |",
         "| door-human | **12.0** ± 1.0 | 11.0 ± 1.0 ≈ | 3.0 ± 1.0 | 11.2 ± 4.2 |",
         "| own |  | 1.0 ± 1.0 |  |  |",
