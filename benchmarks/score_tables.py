@@ -178,8 +178,7 @@ def _scores(records: Sequence[Record], with_interval: bool, paper: Sequence[str]
         return shown + ends + (" ≈" if marks.get(id(record)) == "close" else "")
 
     extra = {
-        f"paper's {m}": lambda d, m=m: paper_text(TASKS[d].paper_scores.get(m)) if d in TASKS else ""
-        for m in paper
+        f"paper's {m}": lambda d, m=m: paper_text(TASKS[d].paper_scores.get(m)) if d in TASKS else "" for m in paper
     }
     return _grid(records, text, extra)
 
