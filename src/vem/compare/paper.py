@@ -156,10 +156,8 @@ def read_paper_comparison(out: str | Path, data_dir: str | None = None) -> Paper
         evaluation = matching_evaluation(files)
         references = evaluation.references if evaluation else None
         if evaluation and evaluation.score and references and references.source == TASKS[task].references:
-            found = [evaluation.members[name].means.get("score") for name in evaluation.groups[0].members]
-            seeds = [score for score in found if score is not None]
             took = (files.config.steps, files.config.minutes, files.core_seconds)
-            ours.setdefault(task, {})[files.path.name] = Measured(evaluation.score, seeds, *took)
+            ours.setdefault(task, {})[files.path.name] = Measured(evaluation.score, evaluation.seed_scores, *took)
         if recipe := files.facts.info.metadata.get("recipe"):
             recipes[task] = str(recipe)
     return PaperComparison(paper_data(out, data_dir), ours, recipes)

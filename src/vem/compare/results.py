@@ -125,9 +125,7 @@ class Comparison:
         unscored = list(dict.fromkeys(r.dataset for r in self.results if r.spread and r.quantity == "return"))
         for result in self.results:
             if result.evaluation is not None and result.dataset not in unscored:
-                names = result.evaluation.groups[0].members
-                found = [result.evaluation.members[name].means.get("score") for name in names]
-                scores[result.label][result.dataset] = [score for score in found if score is not None]
+                scores[result.label][result.dataset] = result.evaluation.seed_scores
         notes = [f"Datasets left out, without reference scores: {', '.join(unscored)}."] if unscored else []
         over = over_tasks(scores, notes)
         return over if over.is_enough else None

@@ -58,6 +58,12 @@ class Evaluation:
     groups: tuple[GroupResult, ...]
 
     @property
+    def seed_scores(self) -> list[float]:
+        """The score of each seed of the first setting, where it has one."""
+        found = (self.members[name].means.get("score") for name in self.groups[0].members)
+        return [score for score in found if score is not None]
+
+    @property
     def score(self) -> Spread | None:
         """The normalized score of the first group; None without reference scores."""
         return self.groups[0].quantities.get("score")
