@@ -17,7 +17,7 @@ import numpy as np
 
 import ablations
 import landscapes
-from findings import has_curve, read_over
+from findings import curve_minutes, has_curve, read_over
 from score_records import Record, column_of, read_all, read_paper
 from score_tables import headline_records
 from table_text import unique
@@ -165,7 +165,7 @@ def draw_curves(records: Sequence[Record]) -> Any:
         axis.remove()
     for record in records:
         look, curve = looks[record["algorithm"]], record["curve"]
-        x = np.array(curve["core_seconds"]) / 60 if in_minutes else np.array(curve["steps"])
+        x = np.array(curve_minutes(record) if in_minutes else curve["steps"])
         for axis, quantity in zip(places[record["dataset"]], ("score", "value_error"), strict=True):
             if quantity in curve:
                 mean, std = (np.array([v or 0.0 for v in curve[quantity][name]]) for name in ("mean", "std"))

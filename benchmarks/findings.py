@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
+from processors import reference_time
 from score_records import Record, column_of
 from score_tables import marks_of, score_of
 from table_text import table, unique
@@ -81,21 +82,24 @@ def has_curve(record: Record, quantity: str) -> bool:
     return quantity in (record.get("curve") or {})
 
 
+def curve_minutes(record: Record) -> list[float]:
+    """When a record's evaluations on the way were, in minutes of the reference processor."""
+    return [reference_time(record, seconds / 60) for seconds in record["curve"]["core_seconds"]]
+
+
 def _minutes_to(record: Record, wanted: float) -> str:
     """The time from which on the mean over seeds was that high; a dash if it was not in the end."""
-    seconds, scores = record["curve"]["core_seconds"], record["curve"]["score"]["mean"]
+    scores = record["curve"]["score"]["mean"]
     good = [all(score >= wanted for score in scores[n:]) for n in range(len(scores))]
-    return f"{seconds[good.index(True)] / 60:.1f}" if any(good) else "–"
+    return f"{curve_minutes(record)[good.index(True)]:.1f}" if any(good) else "–"
 
 
 def _what_was_run(records: Sequence[Record]) -> str:
     methods, datasets = unique(map(column_of, records)), unique(r["dataset"] for r in records)
-    minutes = {r.get("minutes") for r in records}
-    if len(minutes) == 1 and None not in minutes:
-        on = " or ".join(unique(r["processor"] for r in records if "processor" in r))
+    if minutes := equal_minutes(records):
         length = (
-            f"{minutes.pop():g} minutes of one core{f' ({on})' if on else ''} for each method and dataset, all its "
-            f"seeds together: in the median over datasets {_steps(records)}"
+            f"{minutes:g} minutes of one core{_processors(records)} for each method and dataset, all its seeds "
+            f"together: in the median over datasets {_steps(records)}"
         )
     else:
         length = "each method with its own number of steps, so not at equal time"
@@ -104,6 +108,20 @@ def _what_was_run(records: Sequence[Record]) -> str:
         f"{len(methods)} methods ({', '.join(methods)}) on {len(datasets)} datasets, {seeds} seeds and {episodes} "
         f"episodes a seed; {length}."
     )
+
+
+def equal_minutes(records: Iterable[Record]) -> float | None:
+    """The minutes of the reference processor that all records had, to a tenth; None if they had not the same."""
+    found = {round(reference_time(r, r["minutes"]), 1) if r.get("minutes") else None for r in records}
+    return found.pop() if len(found) == 1 else None
+
+
+def _processors(records: Sequence[Record]) -> str:
+    """In brackets: the processor, and how long others had, whose time is not the same."""
+    minutes = {r["processor"]: r["minutes"] for r in records}
+    own = [name for name, asked in minutes.items() if asked == equal_minutes(records)]
+    others = [f"{asked:g} of {name}, which are worth as much" for name, asked in minutes.items() if name not in own]
+    return f" ({'; '.join([*own, *others])})"
 
 
 def _who_is_best(over: OverTasks) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import median
 
 import ablations
 from score_records import Record, column_of, index
@@ -141,14 +142,15 @@ def run_table(records: Sequence[Record]) -> str:
 
 def steps_table(records: Sequence[Record]) -> str:
     """The steps of each method on each dataset, and in a sentence what all runs took."""
-    taken = [r["core_seconds"] / 60 for r in records if r.get("core_seconds") is not None]
+    taken = [r for r in records if r.get("core_seconds") is not None]
     if not taken:
         return ""
+    shares = [r["core_seconds"] / (60 * r["minutes"]) for r in taken]
     failed = sum(member["num_failed"] for r in records for member in r["evaluation"]["members"].values())
     episodes = sum(r["evaluation"]["num_episodes"] * len(r["seeds"]) for r in records)
     text = (
-        f"Training took {min(taken):.1f} to {max(taken):.1f} minutes of one core, all seeds together; {failed} of "
-        f"{episodes:,} evaluated episodes failed."
+        f"Training took {min(shares):.2f} to {max(shares):.2f} of the minutes that were asked for (median "
+        f"{median(shares):.2f}); {failed} of {episodes:,} evaluated episodes failed."
     )
     return "\n\n".join([_grid(records, lambda r: f"{r['steps']:,}"), text])
 

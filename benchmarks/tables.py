@@ -19,6 +19,7 @@ import command
 import figures
 from drawn import drawn_table
 from findings import basis_text, found_text, overall_table, time_table
+from processors import processor_table
 from score_records import PAPER_RECORDS, RECORDS, Record, collect, read_all, read_paper
 from score_tables import (
     ablation_table,
@@ -93,6 +94,7 @@ PARTS: dict[str, Callable[[Records, Records], str]] = {
     "data": lambda records, paper: data_table([*records, *paper]),
     "runs": lambda records, paper: run_table(records),
     "equal-time-runs": lambda records, paper: steps_table(paper),
+    "processors": lambda records, paper: processor_table(),
     "behavior": lambda records, paper: behavior_table(),
     "trials": lambda records, paper: trial_table(),
     "regularization": lambda records, paper: regularization_table(),

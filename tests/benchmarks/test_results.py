@@ -12,6 +12,7 @@ import pytest
 
 import evaluation_cases
 from vem.envs.layouts import maze_layout
+from vem.errors import RunError
 from vem.evaluation.evaluate import evaluate
 from vem.runs.records import EpisodeRecord
 from vem.tasks import TASKS
@@ -139,7 +140,19 @@ def curve(scores, seconds=(60.0, 120.0, 180.0)):
 
 
 @pytest.fixture
-def equal_time():
+def processors(tables, tmp_path, monkeypatch):
+    """One processor is half as fast as the reference, in the median."""
+    module = importlib.import_module("processors")
+    ratios = {"door-human": 1.9, "pen-human": 2.0, "antmaze-umaze": 2.6}
+    rows = [{"dataset": d, "method": "vem", "steps": 10, "seconds": 1.0, "ratio": r} for d, r in ratios.items()]
+    path = tmp_path / "processors.json"
+    path.write_text(json.dumps({"reference": "Some CPU", "processors": {"Slow CPU": rows}}))
+    monkeypatch.setattr(module, "RECORD", path)
+    return module
+
+
+@pytest.fixture
+def equal_time(processors):
     """Records of three methods on two tasks at equal time, of others on one; VEM and BCQ-EM have curves."""
     facts = {"minutes": 20.0, "core_seconds": 1190.0, "processor": "Some CPU"}
     return [
@@ -183,16 +196,32 @@ def test_the_first_page_is_of_equal_time_if_that_was_measured(tables, equal_time
     assert tables.headline_records(others, equal_time) == others
 
 
+def test_minutes_of_a_slower_processor_are_worth_less(tables, processors, equal_time):
+    slow = record("door-human", "bc", 1.0, None, minutes=40.0, core_seconds=2400.0, processor="Slow CPU", steps=700)
+    slow |= {"curve": curve([9.0, 9.0, 9.0])}
+    basis = tables.basis_text([*equal_time[:2], slow])
+    assert "20 minutes of one core (Some CPU; 40 of Slow CPU, which are worth as much) for each method" in basis
+    assert "not at equal time" in tables.basis_text([*equal_time[:2], {**slow, "minutes": 20.0}])
+    # The evaluation after 60 s of the slow processor counts as one after 30 s.
+    assert tables.time_table([equal_time[0], slow]).splitlines()[2:] == ["| door-human | 9.0 | 2.0 | 0.5 |"]
+    assert processors.processor_table().splitlines()[2:] == ["| Slow CPU | vem | 2.00 | 1.90 to 2.60 | 3 |"]
+    with pytest.raises(RunError, match="door-human bc ran on Other CPU, which was not compared with Some CPU; run"):
+        tables.basis_text([{**slow, "processor": "Other CPU"}])
+
+
 def test_steps_at_equal_time_by_hand(tables, equal_time):
     assert tables.steps_table([]) == ""
-    text = tables.steps_table([*equal_time[:2], record("pen-human", "vem", 1.0, None, core_seconds=1230.0, steps=7)])
+    text = tables.steps_table(
+        [*equal_time[:2], record("pen-human", "vem", 1.0, None, core_seconds=1260.0, minutes=20.0, steps=7)]
+    )
     assert text.splitlines() == [
         "| dataset | vem | bcq |",
         "| --- | ---: | ---: |",
         "| door-human | 1,000 | 600 |",
         "| pen-human | 7 |  |",
         "",
-        "Training took 19.8 to 20.5 minutes of one core, all seeds together; 9 of 600 evaluated episodes failed.",
+        "Training took 0.99 to 1.05 of the minutes that were asked for (median 0.99); "
+        "9 of 600 evaluated episodes failed.",
     ]
 
 
@@ -212,12 +241,13 @@ def test_more_steps_may_change_the_picture(tables, equal_time):
     assert "The time is short" not in tables.filled(text, equal_time, equal_time[:1])
 
 
-def test_a_score_that_is_never_reached_has_no_time(tables):
+def test_a_score_that_is_never_reached_has_no_time(tables, processors):
+    on = {"processor": "Some CPU"}
     records = [
-        record("door-human", "vem", 9.0, None, curve=curve([1, 5, 10])),
-        record("door-human", "bcq", 3.0, None, curve=curve([1, 2, 3])),
-        record("pen-human", "vem", 3.0, None, curve=curve([1, 2, 3])),
-        record("own", "vem", 3.0, None, curve=curve([1, 2, 3], [None, 1.0, 2.0])),
+        record("door-human", "vem", 9.0, None, curve=curve([1, 5, 10]), **on),
+        record("door-human", "bcq", 3.0, None, curve=curve([1, 2, 3]), **on),
+        record("pen-human", "vem", 3.0, None, curve=curve([1, 2, 3]), **on),
+        record("own", "vem", 3.0, None, curve=curve([1, 2, 3], [None, 1.0, 2.0]), **on),
         record("own", "bcq", 3.0, None),
     ]
     assert tables.time_table(records).splitlines()[2:] == ["| door-human | 9.0 | 3.0 | – |"]
