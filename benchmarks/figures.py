@@ -26,8 +26,8 @@ from vem.evaluation.over_tasks import OverTasks
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 RESULTS, CURVES, EXPECTILES, LANDSCAPES = "results.png", "curves.png", "ablations.png", "landscapes.png"
-CURVE_METHODS = ("vem", "bcq-em", "bcq")
-"""The methods of the paper's figure of learning curves."""
+CURVE_METHODS = ("vem", "vem-paper", "bcq-em", "bcq")
+"""The methods of the paper's figure of learning curves, VEM with our settings and the paper's."""
 MOST_COLUMNS = 4
 """Datasets side by side."""
 DPI = 110
@@ -75,7 +75,7 @@ def curve_records(records: Sequence[Record]) -> list[Record]:
     Of a method with several records on a dataset, the last counts: that at equal time.
     """
     found = {
-        (r["dataset"], column_of(r)): r for r in records if has_curve(r, "score") and r["algorithm"] in CURVE_METHODS
+        (r["dataset"], column_of(r)): r for r in records if has_curve(r, "score") and column_of(r) in CURVE_METHODS
     }
     methods = {dataset: {m for d, m in found if d == dataset} for dataset, _ in found}
     return [r for (dataset, _), r in found.items() if "vem" in methods[dataset] and len(methods[dataset]) > 1]
@@ -164,7 +164,7 @@ def draw_curves(records: Sequence[Record]) -> Any:
     for axis in axes[-2:, len(datasets) - width * (height - 1) :].flat:
         axis.remove()
     for record in records:
-        look, curve = looks[record["algorithm"]], record["curve"]
+        look, curve = looks[column_of(record)], record["curve"]
         x = np.array(curve_minutes(record) if in_minutes else curve["steps"])
         for axis, quantity in zip(places[record["dataset"]], ("score", "value_error"), strict=True):
             if quantity in curve:

@@ -40,7 +40,7 @@ def read_measured() -> dict[str, list[Record]]:
 def read_factors() -> dict[str, float]:
     """Processor → its minutes that are worth one minute of the reference: the median over what was measured."""
     return {
-        name: round(median(row["ratio"] for row in rows), 1) if rows else 1.0 for name, rows in read_measured().items()
+        name: round(median(row["ratio"] for row in rows), 2) if rows else 1.0 for name, rows in read_measured().items()
     }
 
 
@@ -84,7 +84,7 @@ def measure_cell(record: Record, data_dir: str) -> float:
 
 def measure(record: Record, data_dir: str) -> Record:
     """What the steps of a record take here, in a process of its own with one thread."""
-    name = f"{record['dataset']}-{column_of(record).replace(' ', '-')}"
+    name = f"{record['dataset']}-{column_of(record)}"
     variables = {**os.environ, **one_thread_variables()}
     line = [sys.executable, __file__, "--data-dir", data_dir, "--cell", name]
     done = subprocess.run(line, capture_output=True, text=True, check=False, env=variables)

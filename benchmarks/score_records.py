@@ -36,7 +36,7 @@ def collect(directories: Iterable[Path], out: Path = RECORDS) -> list[Path]:
             if record is None:
                 print(f"{run.path}: left out; it is not evaluated at its end in its own environment, or is a sweep")
                 continue
-            path = out / f"{record['dataset']}-{column_of(record).replace(' ', '-')}.json"
+            path = out / f"{record['dataset']}-{column_of(record)}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(to_text(record), encoding="utf-8")
             written.append(path)
@@ -163,8 +163,8 @@ def read_all(directory: Path = RECORDS) -> list[Record]:
 
 
 def column_of(record: Record) -> str:
-    """The name of a record's method in tables: with its preset, unless it is the default."""
-    return record["algorithm"] if record["preset"] == "default" else f"{record['algorithm']} {record['preset']}"
+    """The name of a record's method in tables, as in ``vem compare``: with its preset, unless it is the default."""
+    return record["algorithm"] if record["preset"] == "default" else f"{record['algorithm']}-{record['preset']}"
 
 
 def to_text(record: Record) -> str:

@@ -9,7 +9,7 @@ import ablations
 from score_records import Record, column_of, index
 from table_text import mean_std, paper_text, short, spread_text, table, unique
 from vem.algorithms import METHODS
-from vem.algorithms.presets import official_steps
+from vem.algorithms.presets import official_steps, split_label
 from vem.evaluation.statistics import Mark, Spread, mark_best
 from vem.tasks import TASKS
 
@@ -54,8 +54,8 @@ def _ablation_cells(record: Record | None) -> tuple[str, str]:
 
 
 def results_table(records: Sequence[Record]) -> str:
-    """The headline records beside the paper's VEM."""
-    return _scores(records, with_interval=False, paper=("vem",))
+    """The headline records beside the paper's scores of VEM."""
+    return _scores(records, with_interval=False, with_paper=True)
 
 
 def headline_records(records: Sequence[Record], paper: Sequence[Record]) -> list[Record]:
@@ -72,18 +72,20 @@ def headline_records(records: Sequence[Record], paper: Sequence[Record]) -> list
 
 
 def paper_table(records: Sequence[Record]) -> str:
-    """Every method of the paper's table: ours, then the paper's."""
-    default = {(r["dataset"], r["algorithm"]): r for r in records if r["preset"] == "default"}
-    methods = [m for m in ("vem", "bail", "bcq", "cql", "awr") if any(key[1] == m for key in default)]
+    """Every method of the paper's table: ours, then the paper's; VEM also with the paper's settings."""
+    found = {(r["dataset"], column_of(r)): r for r in records}
+    columns = [c for c in ("vem", "vem-paper", "bail", "bcq", "cql", "awr") if any(key[1] == c for key in found)]
     datasets = [d for d in unique(r["dataset"] for r in records) if d in TASKS and TASKS[d].paper_scores]
     rows = []
     for dataset in datasets:
         row = [dataset]
-        for method in methods:
-            ours, paper = default.get((dataset, method)), TASKS[dataset].paper_scores.get(method)
-            row += ["" if ours is None else mean_std(score_of(ours)), paper_text(paper)]
+        for column in columns:
+            ours, published = found.get((dataset, column)), TASKS[dataset].paper_scores
+            row.append("" if ours is None else mean_std(score_of(ours)))
+            row += [paper_text(published.get(column))] if column != "vem-paper" else []
         rows.append(row)
-    return table(["dataset", *(f"{m}, {who}" for m in methods for who in ("ours", "paper"))], rows)
+    heads = [[f"{c}, ours"] if c == "vem-paper" else [f"{c}, ours", f"{c}, paper"] for c in columns]
+    return table(["dataset", *(head for pair in heads for head in pair)], rows)
 
 
 def gap_table(records: Sequence[Record], paper: Sequence[Record]) -> str:
@@ -169,7 +171,7 @@ def marks_of(records: Sequence[Record]) -> dict[int, Mark]:
     return marks
 
 
-def _scores(records: Sequence[Record], with_interval: bool, paper: Sequence[str] = ()) -> str:
+def _scores(records: Sequence[Record], with_interval: bool, with_paper: bool = False) -> str:
     """Datasets × methods, the best bold and those within its interval marked."""
     marks = marks_of(records)
 
@@ -179,17 +181,19 @@ def _scores(records: Sequence[Record], with_interval: bool, paper: Sequence[str]
         ends = f" ({interval[0]:.1f} to {interval[1]:.1f})" if with_interval and interval else ""
         return shown + ends + (" ≈" if marks.get(id(record)) == "close" else "")
 
-    extra = {
-        f"paper's {m}": lambda d, m=m: paper_text(TASKS[d].paper_scores.get(m)) if d in TASKS else "" for m in paper
-    }
-    return _grid(records, text, extra)
+    def published(dataset: str) -> str:
+        return paper_text(TASKS[dataset].paper_scores.get("vem")) if dataset in TASKS else ""
+
+    return _grid(records, text, {"the paper's score": published} if with_paper else {})
 
 
 def _grid(
     records: Sequence[Record], text: Callable[[Record], str], extra: dict[str, Callable[[str], str]] | None = None
 ) -> str:
     methods = list(METHODS)
-    columns = sorted(unique(map(column_of, records)), key=lambda column: (index(methods, column.split()[0]), column))
+    columns = sorted(
+        unique(map(column_of, records)), key=lambda column: (index(methods, split_label(column)[0]), column)
+    )
     by_place = {(r["dataset"], column_of(r)): text(r) for r in records}
     rows = [
         [d, *(by_place.get((d, column), "") for column in columns), *(make(d) for make in (extra or {}).values())]

@@ -1,9 +1,9 @@
 """Records of measured scores, and the tables in the documents that are made from them.
 
-    python benchmarks/tables.py collect runs/compare          run directories → benchmarks/results/scores/*.json
-    python benchmarks/tables.py collect runs/paper --paper    those at equal time → benchmarks/results/paper/*.json
-    python benchmarks/tables.py write                         records → the tables of README.md and docs/
-    python benchmarks/figures.py                              records → the figures of the documents
+    python benchmarks/tables.py collect runs/compare              run directories → benchmarks/results/scores/*.json
+    python benchmarks/tables.py collect runs/paper --into paper   those at equal time → benchmarks/results/paper/*.json
+    python benchmarks/tables.py write                             records → the tables of README.md and docs/
+    python benchmarks/figures.py                                  records → the figures of the documents
 
 The parts of a document between <!-- NAME --> and <!-- /NAME --> are made anew; the rest is prose.
 """
@@ -20,7 +20,7 @@ import figures
 from drawn import drawn_table
 from findings import basis_text, found_text, overall_table, time_table
 from processors import processor_table
-from score_records import PAPER_RECORDS, RECORDS, Record, collect, read_all, read_paper
+from score_records import RECORDS, Record, collect, read_all, read_paper
 from score_tables import (
     ablation_table,
     data_table,
@@ -35,7 +35,14 @@ from score_tables import (
     value_table,
 )
 from speed_tables import cell_table, peers_table, scale_table, seeds_table, speed_table
-from trial_tables import behavior_table, large_data_text, regularization_table, support_table, trial_table
+from trial_tables import (
+    behavior_table,
+    large_data_text,
+    regularization_table,
+    support_table,
+    temperature_table,
+    trial_table,
+)
 from walkers import walker_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -97,6 +104,7 @@ PARTS: dict[str, Callable[[Records, Records], str]] = {
     "processors": lambda records, paper: processor_table(),
     "behavior": lambda records, paper: behavior_table(),
     "trials": lambda records, paper: trial_table(),
+    "temperature": lambda records, paper: temperature_table(paper),
     "regularization": lambda records, paper: regularization_table(),
     "speed": lambda records, paper: speed_table(),
     "peers": lambda records, paper: peers_table(),
@@ -115,13 +123,18 @@ def main() -> None:
     verbs = parser.add_subparsers(dest="verb", required=True)
     collecting = verbs.add_parser("collect", help="run directories → records")
     collecting.add_argument("directories", nargs="+", type=Path)
-    collecting.add_argument("--paper", action="store_true", help="records of the comparison at equal time")
+    collecting.add_argument(
+        "--into",
+        default=RECORDS.name,
+        metavar="FOLDER",
+        help="below benchmarks/results: scores, paper (the comparison at equal time), trials/temperature",
+    )
     verbs.add_parser("write", help="records → tables")
     options = parser.parse_args()
     if options.verb == "collect":
         if missing := [path for path in options.directories if not path.is_dir()]:
             parser.error(f"{missing[0]} is not a directory; give run directories, or one above them")
-        paths = collect(options.directories, PAPER_RECORDS if options.paper else RECORDS)
+        paths = collect(options.directories, RECORDS.parent / options.into)
     else:
         paths = write()
     for path in paths:

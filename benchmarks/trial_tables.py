@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from score_records import column_of, read_all
-from table_text import table, unique
+from score_records import Record, column_of, read_all
+from score_tables import score_of
+from table_text import mean_std, table, unique
 
 RESULTS = Path(__file__).resolve().parent / "results"
 REGULARIZATION = RESULTS / "trials" / "regularization.json"
 BEHAVIOR = RESULTS / "behavior.json"
 TRIALS = RESULTS / "trials" / "guided.json"
 SUPPORT = RESULTS / "trials" / "support.json"
+TEMPERATURE = RESULTS / "trials" / "temperature"
 LARGE_DATA = RESULTS / "large_data.json"
 CHOSEN = {"state": "nearest, half whitened", "action": "linear residual, kernel of 16"}
 """The measures of support that the package uses."""
@@ -64,6 +67,19 @@ def regularization_table(path: Path = REGULARIZATION) -> str:
         )
         rows.append([trial["dataset"], trial["what"], steps, scores, f"{mean:.1f}", f"{usual:.1f}"])
     return table(["dataset", "what was tried", "steps", "scores of the seeds", "mean", "record of the default"], rows)
+
+
+def temperature_table(records: Sequence[Record], folder: Path = TEMPERATURE) -> str:
+    """VEM as the paper describes it with another temperature, beside the records of the preset."""
+    tried = read_all(folder)
+    preset = [r for r in records if column_of(r) == "vem-paper" and r["dataset"] in {t["dataset"] for t in tried}]
+    by_place = {(r["dataset"], r["settings"]["temperature"]): r for r in [*tried, *preset]}
+    levels = sorted(unique(level for _, level in by_place))
+    rows = [
+        [d, *(mean_std(score_of(r)) if (r := by_place.get((d, level))) else "" for level in levels)]
+        for d in unique(r["dataset"] for r in tried)
+    ]
+    return table(["dataset", *(f"T = {level:g}" for level in levels)], rows)
 
 
 def support_table(of: str, path: Path = SUPPORT) -> str:

@@ -172,7 +172,7 @@ BOTH_READINGS = {
     "log_std_low": (-6.0, -6.0),
     "log_std_high": (0.0, 0.0),
     "weight": ("softmax", "softmax"),
-    "temperature": (1.0, 100.0),
+    "temperature": (100.0, 100.0),
     "effective_sample": (None, None),
     "policy_draw": ("uniform", "uniform"),
     "advantage": ("raw", "raw"),

@@ -59,7 +59,9 @@ def test_the_documents_are_what_the_records_give(tables, name):
 
 ELSEWHERE = {
     "basis": "README.md",
-    **dict.fromkeys(("ablations", "drawn", "expectiles", "regression", "regularization", "trials"), "docs/choices.md"),
+    **dict.fromkeys(
+        ("ablations", "drawn", "expectiles", "regression", "regularization", "temperature", "trials"), "docs/choices.md"
+    ),
     **dict.fromkeys(("speed", "peers", "seeds"), "docs/speed.md"),
     "scale": "docs/scale.md",
     "cells": "docs/scale.md",
@@ -95,15 +97,16 @@ def test_tables_by_hand(tables):
         record("own", "bc", 1.0, None),
     ]
     assert tables.results_table(tables.headline_records(records, [])).splitlines() == [
-        "| dataset | vem | bc | bail | paper's vem |",
+        "| dataset | vem | bc | bail | the paper's score |",
         "| --- | ---: | ---: | ---: | ---: |",
         "| door-human | **12.0** ± 1.0 | 11.0 ± 1.0 ≈ | 3.0 ± 1.0 | 11.2 ± 4.2 |",
         "| own |  | 1.0 ± 1.0 |  |  |",
     ]
     assert "| door-human | **12.0** ± 1.0 (10.0 to 14.0) | 6.0 ± 1.0 (5.0 to 7.0) |" in tables.score_table(records)
     assert tables.paper_table(records).splitlines()[2:] == [
-        "| door-human | 12.0 ± 1.0 | 11.2 ± 4.2 | 3.0 ± 1.0 | 0.0 ± 0.1 |"
+        "| door-human | 12.0 ± 1.0 | 11.2 ± 4.2 | 6.0 ± 1.0 | 3.0 ± 1.0 | 0.0 ± 0.1 |"
     ]
+    assert tables.paper_table(records).startswith("| dataset | vem, ours | vem, paper | vem-paper, ours | bail, ours |")
     ablated = [
         record("pen-human", "vem", 12.0, None, variant="default", value_mean={"seed0": 0.1, "seed1": 0.3}),
         record("pen-human", "vem", 7.0, None, variant="expectile-0.9", value_mean={"seed0": 0.5, "seed1": 0.5}),
@@ -295,6 +298,19 @@ def test_drawn_and_mean_actions_of_the_same_policies_share_a_row(tables, tmp_pat
     path.write_text(json.dumps(trials))
     rows = drawn.drawn_table(path).splitlines()[2:]
     assert rows == ["| antmaze-umaze | vem, guided | 9,000 | 81.0 (80.0 / 82.0) | 90.5 (90.0 / 91.0) |"]
+
+
+def test_temperatures_stand_side_by_side(tables, tmp_path):
+    of = lambda dataset, mean, level: record(
+        dataset, "vem", mean, None, preset="paper", settings={"temperature": level}
+    )
+    (tmp_path / "one.json").write_text(json.dumps(of("pen-human", 2.0, 1.0)))
+    preset = [of("pen-human", 50.0, 100.0), of("door-human", 3.0, 100.0), record("pen-human", "vem", 9.0, None)]
+    assert tables.temperature_table(preset, tmp_path).splitlines() == [
+        "| dataset | T = 1 | T = 100 |",
+        "| --- | ---: | ---: |",
+        "| pen-human | 2.0 ± 1.0 | 50.0 ± 1.0 |",
+    ]
 
 
 def test_a_landscape_leaves_floor_without_data_blank(figures):

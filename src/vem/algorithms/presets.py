@@ -32,7 +32,7 @@ _PAPER_VEM = Preset(
         "advantage": "raw",
         "clip_quantile": None,
         "weight": "softmax",
-        "temperature": 1.0,
+        "temperature": 100.0,
         "policy_draw": "uniform",
         "policy_hidden": (256, 256),
         "log_std_low": -6.0,
@@ -46,7 +46,7 @@ _PAPER_VEM = Preset(
         "policy_weight_decay": 0.0,
     },
     rules={"time_limit": "end"},
-    source="paper, sections 3.1 to 3.3, algorithm 1 and tables 2 and 3; the temperature and α are not given there",
+    source="paper, sections 3.1 to 3.3, algorithm 1 and tables 2 and 3; the temperature is the authors'",
 )
 
 _AUTHORS_VEM = Preset(
