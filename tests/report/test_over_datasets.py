@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from vem.report import write_report
+from vem.report import build, write_report
 from vem.report.over_datasets import over_datasets_section, read_over_datasets
 from vem.report.page import Group, render_page
-from vem.report.records import read_run
+from vem.report.records import RunRecord, read_run
 from vem.report.style import drawing_style
 
 from .conftest import write_episodes, write_maze_data, write_run
@@ -70,6 +70,23 @@ def test_the_page_has_them_before_the_datasets(runs, tmp_path):
     assert len(page.ids) == len(set(page.ids))
     assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
     assert report.to_dict()["over_datasets"]["datasets"] == list(DATASETS)
+
+
+def test_a_page_about_many_datasets_compares_and_reads_no_data(runs, tmp_path, monkeypatch):
+    def unread(_record):
+        raise AssertionError("the data is read")
+
+    monkeypatch.setattr(build, "MOST_IN_FULL", 1)
+    monkeypatch.setattr(RunRecord, "dataset", property(unread))
+    report = write_report(runs, tmp_path)
+    page = Page(report.page.read_text(encoding="utf-8"))
+    assert {"over-datasets", *(f"{name}-scores" for name in DATASETS)} <= set(page.ids)
+    assert not {f"{DATASETS[0]}-{key}" for key in ("landscape", "returns", "differences")} & set(page.ids)
+    assert "paper: vem" in page.text
+    assert f"vem report {runs[0].parent}/*/" in page.text
+    names = {path.stem for path in report.figures}
+    assert names >= {f"{name}-scores" for name in DATASETS}
+    assert not any("landscape" in name or name.endswith("value-against-return") for name in names)
 
 
 def test_a_run_that_was_not_evaluated_at_its_end_does_not_count(runs, tmp_path):

@@ -32,18 +32,15 @@ def draw_scores(series: list[Series], looks: list[Look], rows: list[ScoreRow], p
 
 
 def draw_value_errors(series: list[Series], looks: list[Look], rows: list[ScoreRow], prefix: str) -> list[Drawing]:
-    """Values minus the discounted returns that followed: by series, against each other, and during training."""
-    drawings = []
+    """Values minus the discounted returns that followed: by series, and during training."""
     quantities = [("value_error", "o"), ("value_error_start", "s")]
     dots = _draw_dots(
         series, looks, rows, quantities, f"V − G ({VALUE_UNIT})", f"{prefix}value-error", "Value-estimation error"
     )
     if dots is None:
         return []
-    drawings.append(dots)
-    drawings.append(_draw_value_against_return(series, looks, f"{prefix}value-against-return"))
     curve = draw_score_curve(series, looks, prefix, "value_error", f"V − G ({VALUE_UNIT})")
-    return [*drawings, curve] if curve is not None else drawings
+    return [dots] if curve is None else [dots, curve]
 
 
 def _draw_dots(
@@ -97,7 +94,8 @@ def _draw_dots(
     return Drawing(name, title, caption, figure, f"{caption} {numbers}")
 
 
-def _draw_value_against_return(series: list[Series], looks: list[Look], name: str) -> Drawing:
+def draw_value_against_return(series: list[Series], looks: list[Look], prefix: str) -> Drawing | None:
+    """The value of each evaluated episode's start against the return that followed; None without values."""
     figure, axes = new_figure(4.2, 4.0)
     points = []
     for index, (one, look) in enumerate(zip(series, looks, strict=True)):
@@ -108,6 +106,8 @@ def _draw_value_against_return(series: list[Series], looks: list[Look], name: st
             (dots,) = axes.plot(x, y, look.marker, color=look.color, markersize=3.5, alpha=0.6, label=one.label)
             dots.set_gid(f"series-{index}-dots")
             points.extend(found)
+    if not points:
+        return None
     low, high = float(np.min(points)), float(np.max(points))
     margin = 0.05 * (high - low) or 0.5
     limits = min(low - margin, 0), max(high + margin, 0)
@@ -119,7 +119,7 @@ def _draw_value_against_return(series: list[Series], looks: list[Look], name: st
         "Estimated value of each evaluated episode's start against the discounted return that followed, one dot an "
         "episode. Dotted: a perfect estimate; dots above it are overestimated."
     )
-    return Drawing(name, "Values against returns", caption, figure, caption)
+    return Drawing(f"{prefix}value-against-return", "Values against returns", caption, figure, caption)
 
 
 def draw_sweep(series: list[Series], data_values: list[np.ndarray], prefix: str, whose: str) -> list[Drawing]:
