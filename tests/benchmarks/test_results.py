@@ -87,6 +87,14 @@ def test_the_figures_are_those_of_the_records(tables, figures):
         assert f"records {mark}".encode() in (ROOT / "docs" / name).read_bytes(), "run: python benchmarks/figures.py"
 
 
+def test_methods_at_equal_time_had_the_same_data(tables):
+    rows: dict = {}
+    for one in tables.read_paper():
+        rules = json.dumps(one["data"]["rules"], sort_keys=True)  # the paper's preset reads episode ends differently
+        rows.setdefault((one["dataset"], rules), set()).add(one["data"]["sha256"])
+    assert {place: len(found) for place, found in rows.items() if len(found) > 1} == {}
+
+
 def test_tables_by_hand(tables):
     records = [
         record("door-human", "vem", 12.0, [10.0, 14.0]),
