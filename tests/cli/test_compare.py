@@ -61,6 +61,17 @@ def test_in_one_process(data, tmp_path, capsys):
     assert not (tmp_path / "report").exists()
 
 
+def test_results_are_printed_where_the_page_cannot_be_written(data, tmp_path, capsys):
+    (tmp_path / "report").write_text("in the way")
+    given = [data[0], "--algorithms", "bc", "--seeds", 1, "--steps", 20, "--episodes", 1, "--out", tmp_path]
+    assert compare(*given) == 1
+    printed = capsys.readouterr()
+    assert [line.split()[:2] for line in printed.out.splitlines() if line.startswith("pointmaze-umaze  ")] == [
+        ["pointmaze-umaze", "0.0"]
+    ]
+    assert printed.err == f"error: {tmp_path / 'report'} cannot be written (Not a directory); choose another --out\n"
+
+
 def test_reading_rules_reach_the_data(data, tmp_path, capsys):
     given = [data[1], "--algorithms", "bc", "--seeds", 1, "--steps", 20, "--episodes", 1, "--no-report"]
     assert compare(*given, "--out", tmp_path, "--task", "pointmaze-umaze", "--teleports", "keep", "--json") == 0

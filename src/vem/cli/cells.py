@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from vem.cli.evaluate import add_evaluate_every
+from vem.errors import VemError
 
 if TYPE_CHECKING:
     from vem.compare import Comparison
@@ -92,7 +93,19 @@ def print_failures(comparison: Comparison) -> int:
     return 1 if failures else 0
 
 
-def write_page(comparison: Comparison, options: argparse.Namespace) -> str | None:
+def write_page_and_show(
+    comparison: Comparison, options: argparse.Namespace, show: Callable[[str | None], object]
+) -> None:
+    """Write the page and call ``show`` with it; also where it cannot be written, before that error is raised."""
+    try:
+        page = _write_page(comparison, options)
+    except VemError:
+        show(None)
+        raise
+    show(page)
+
+
+def _write_page(comparison: Comparison, options: argparse.Namespace) -> str | None:
     """The page about all evaluated cells, or None without one or if none is wanted."""
     from vem.compare.mirror import Mirror, copy_place, is_address
     from vem.report import write_report

@@ -108,11 +108,11 @@ def run(options: argparse.Namespace) -> int:
     except Stopped as stopped:
         print(stopped, file=cells.progress_stream(options), flush=True)
         return cells.STOPPED
-    page = cells.write_page(comparison, options)
-    if is_paper:
-        _print_paper(options, page)
-    else:
-        cells.print_results(comparison, options, page)
+    cells.write_page_and_show(
+        comparison,
+        options,
+        lambda page: _print_paper(options, page) if is_paper else cells.print_results(comparison, options, page),
+    )
     for name, error in unmade.items():
         print(f"{name} could not be made: {error}", file=sys.stderr)
     return max(cells.print_failures(comparison), 1 if unmade else 0)

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     except Stopped as stopped:
         print(stopped, file=cells.progress_stream(options), flush=True)
         return cells.STOPPED
-    cells.print_results(comparison, options, cells.write_page(comparison, options))
+    cells.write_page_and_show(comparison, options, lambda page: cells.print_results(comparison, options, page))
     return cells.print_failures(comparison)
 
 
