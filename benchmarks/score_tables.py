@@ -54,8 +54,8 @@ def _ablation_cells(record: Record | None) -> tuple[str, str]:
 
 
 def results_table(records: Sequence[Record]) -> str:
-    """The headline records beside the paper's scores of VEM."""
-    return _scores(records, with_interval=False, with_paper=True)
+    """The headline records beside the paper's scores of VEM, in narrow columns."""
+    return _scores(records, with_interval=False, with_paper=True).replace(" ± ", "<br>± ")
 
 
 def headline_records(records: Sequence[Record], paper: Sequence[Record]) -> list[Record]:
@@ -184,7 +184,7 @@ def _scores(records: Sequence[Record], with_interval: bool, with_paper: bool = F
     def published(dataset: str) -> str:
         return paper_text(TASKS[dataset].paper_scores.get("vem")) if dataset in TASKS else ""
 
-    return _grid(records, text, {"the paper's score": published} if with_paper else {})
+    return _grid(records, text, {"paper's score": published} if with_paper else {})
 
 
 def _grid(
