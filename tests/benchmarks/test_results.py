@@ -134,10 +134,12 @@ def test_gaps_are_scores_below_the_papers(tables):
     equal_time = [
         record("antmaze-umaze", "bcq", 20.0, None),
         record("antmaze-umaze", "bail", 99.0, None),
+        record("antmaze-umaze", "vem", 80.0, None, preset="paper"),
         record("own", "bail", 1.0, None),
     ]
     assert tables.gap_table(longer, equal_time).splitlines()[2:] == [
-        "| antmaze-umaze | bcq | 78.9 | 20.0 ± 1.0 after 1,000 | 40.0 ± 1.0 after 8,000 | 1,000,000 |"
+        "| antmaze-umaze | vem-paper | 87.5 ± 1.1 | 80.0 ± 1.0 after 1,000 |  | 2,000,000 |",
+        "| antmaze-umaze | bcq | 78.9 | 20.0 ± 1.0 after 1,000 | 40.0 ± 1.0 after 8,000 | 1,000,000 |",
     ]
 
 
