@@ -179,8 +179,8 @@ def _scores(records: Sequence[Record], with_interval: bool, with_paper: bool = F
     def text(record: Record) -> str:
         shown = mean_std(score_of(record), is_bold=marks.get(id(record)) == "best")
         interval = (spread := score_of(record)) and spread.interval
-        ends = f" ({interval[0]:.1f} to {interval[1]:.1f})" if with_interval and interval else ""
-        return shown + ends + (" ≈" if marks.get(id(record)) == "close" else "")
+        ends = f"<br>({interval[0]:.1f} to {interval[1]:.1f})" if with_interval and interval else ""
+        return shown + (" ≈" if marks.get(id(record)) == "close" else "") + ends
 
     def published(dataset: str) -> str:
         return paper_text(TASKS[dataset].paper_scores.get("vem")) if dataset in TASKS else ""

@@ -110,7 +110,9 @@ def test_tables_by_hand(tables):
         "| door-human | **12.0**<br>± 1.0 | 11.0<br>± 1.0 ≈ | 3.0<br>± 1.0 | 11.2<br>± 4.2 |",
         "| own |  | 1.0<br>± 1.0 |  |  |",
     ]
-    assert "| door-human | **12.0** ± 1.0 (10.0 to 14.0) | 6.0 ± 1.0 (5.0 to 7.0) |" in tables.score_table(records)
+    assert "| door-human | **12.0** ± 1.0<br>(10.0 to 14.0) | 6.0 ± 1.0<br>(5.0 to 7.0) |" in tables.score_table(
+        records
+    )
     assert tables.paper_table(records).splitlines()[2:] == [
         "| door-human | 12.0 ± 1.0 | 11.2 ± 4.2 | 6.0 ± 1.0 | 3.0 ± 1.0 | 0.0 ± 0.1 |"
     ]
