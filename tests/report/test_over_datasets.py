@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from vem.compare.paper import METHODS
 from vem.report import build, write_report
 from vem.report.over_datasets import over_datasets_section, read_over_datasets
 from vem.report.page import Group, render_page
 from vem.report.records import RunRecord, read_run
-from vem.report.style import drawing_style
+from vem.report.style import distinct_looks, drawing_style
 
 from .conftest import write_episodes, write_maze_data, write_run
 from .test_report import Page
@@ -70,6 +71,11 @@ def test_the_page_has_them_before_the_datasets(runs, tmp_path):
     assert len(page.ids) == len(set(page.ids))
     assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
     assert report.to_dict()["over_datasets"]["datasets"] == list(DATASETS)
+
+
+def test_each_method_of_the_papers_table_has_a_color_and_a_marker_of_its_own():
+    found = distinct_looks(len(METHODS))
+    assert len({look.color for look in found}) == len({look.marker for look in found}) == len(METHODS)
 
 
 def test_a_page_about_many_datasets_compares_and_reads_no_data(runs, tmp_path, monkeypatch):

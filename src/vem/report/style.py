@@ -24,13 +24,13 @@ INK = "#212226"
 GRID = "#8c8f97"
 GRAY = "#83868e"
 """Recorded data, walls and reference lines: readable on white and on black."""
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d3b")
-"""Okabe and Ito's colors without black, which dark screens swallow, and yellow, which white ones do."""
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d3b", "#7f5fd0", "#9a9a1e", "#b03060")
+"""Okabe and Ito's colors without black, which dark screens swallow, and yellow, which white ones do; then four more."""
 SWEEP = ("#2f7fd6", "#a65fb0", "#e07020")
 """Blue to orange, for the order of a swept setting; all of it stands out from white and from black."""
 LINES = ("-", "--", ":", "-.")
 LONG_LABEL = 30
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "<", "*")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def looks(series: list[Series]) -> list[Look]:
 
 
 def distinct_looks(count: int) -> list[Look]:
-    """That many Looks that can be told apart; colors come again after seven, with other lines."""
+    """That many Looks that can be told apart; colors come again after ten, with other lines."""
     return [
         Look(PALETTE[index % len(PALETTE)], LINES[index % len(LINES)], MARKERS[index % len(MARKERS)])
         for index in range(count)
