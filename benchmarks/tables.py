@@ -50,6 +50,8 @@ DOCUMENTS = tuple(
     ROOT / name
     for name in ("README.md", *(f"docs/{n}.md" for n in ("results", "choices", "speed", "scale", "trust", "data")))
 )
+FOLDERS = ("scores", "paper", "trials/temperature")
+"""Where records of runs are kept, below benchmarks/results."""
 NOTHING = "No measurement is recorded yet."
 
 Records = Sequence[Record]
@@ -126,8 +128,8 @@ def main() -> None:
     collecting.add_argument(
         "--into",
         default=RECORDS.name,
-        metavar="FOLDER",
-        help="below benchmarks/results: scores, paper (the comparison at equal time), trials/temperature",
+        choices=FOLDERS,
+        help="folder of benchmarks/results; paper: the comparison at equal time (default: scores)",
     )
     verbs.add_parser("write", help="records → tables")
     options = parser.parse_args()
