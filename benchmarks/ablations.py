@@ -22,7 +22,7 @@ import numpy as np
 
 import command
 from score_records import Record, make_record, read_all, runs_below, to_text
-from vem.runs.directory import RunDirectory
+from vem.training.run import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,7 @@ import jax
 from jax.extend import core
 from jax.interpreters import partial_eval
 
-from vem.algorithms import METHODS
-from vem.algorithms.base import Rows, Spec, Stage, draw_batch
+from vem.algorithms.base import METHODS, Rows, Spec, Stage, draw_batch
 
 
 def needed_flops(name: str, config: Any, spec: Spec) -> dict[str, float]:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from vem.extras import is_installed
+from vem.errors import is_installed
 from vem.policy import Policy
 
 ROOT = Path(__file__).parents[1]

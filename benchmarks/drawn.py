@@ -18,10 +18,10 @@ from typing import Any
 import command
 from score_records import Record, column_of, index, to_text
 from table_text import table, unique
-from vem.algorithms import METHODS
-from vem.evaluation.summary import read_evaluation
-from vem.runs.directory import RunDirectory
+from vem.algorithms.base import METHODS
+from vem.evaluation.results import read_evaluation
 from vem.tasks import TASKS
+from vem.training.run import RunDirectory
 
 RECORDS = Path(__file__).resolve().parent / "results" / "trials" / "drawn.json"
 KEY = ("dataset", "algorithm", "preset", "policy", "weight_decay", "steps", "actions")

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from vem import envs
-from vem.data.mazes import record_maze
-from vem.envs.waypoints import WaypointBehavior
+from vem.data.mazes import WaypointBehavior, record_maze
 from vem.tasks import normalized_score, task_of_environment
 
 RESULTS = Path(__file__).parent / "results" / "environments.json"

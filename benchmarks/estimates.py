@@ -144,11 +144,11 @@ def each(out: Path, name: str, stage: str, make: Callable[[Any], dict[str, Any]]
 
 def run(names: list[str], out: Path, data_dir: Path) -> None:
     """All stages of ours, dataset by dataset."""
-    from vem.data.hold_out import part_dataset
+    from vem.data.dataset import part_dataset
     from vem.estimation.estimate import Valuation
     from vem.estimation.log import find_horizon, read_log
     from vem.estimation.result import plain
-    from vem.runs.programs import keep_programs
+    from vem.training.machine import keep_programs
 
     keep_programs()
     for name in names:
@@ -175,8 +175,8 @@ def peer(names: list[str], out: Path, data_dir: Path) -> None:
     import d3rlpy
     import torch
 
-    from vem.data.hold_out import part_dataset, recordings_of
-    from vem.estimation.acting import scale_actions
+    from vem.data.dataset import part_dataset, recordings_of
+    from vem.estimation.log import scale_actions
 
     torch.set_num_threads(1)
     for name in names:

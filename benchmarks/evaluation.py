@@ -23,7 +23,7 @@ import numpy as np
 from vem import envs
 from vem.evaluation.workers import Evaluator
 from vem.policy import Policy, load_policy, make_policy
-from vem.runs.records import EpisodeRecord
+from vem.training.records import EpisodeRecord
 
 ENVIRONMENT = "vem/AntMaze-UMaze-v0"
 RESULT = Path(__file__).parent / "results" / "evaluation.json"

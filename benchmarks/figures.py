@@ -21,7 +21,7 @@ from findings import curve_minutes, has_curve, read_over
 from score_records import Record, column_of, read_all, read_paper
 from score_tables import headline_records
 from table_text import unique
-from vem.evaluation.over_tasks import OverTasks
+from vem.evaluation.statistics import OverTasks
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -111,7 +111,7 @@ def fingerprints(records: Sequence[Record], paper: Sequence[Record]) -> dict[str
 
 def draw_all(records: Sequence[Record], paper: Sequence[Record], folder: Path = DOCS) -> list[Path]:
     """Draw every figure that the records give and return the files."""
-    from vem.report.style import drawing_style
+    from vem.reports.style import drawing_style
 
     makers: dict[str, Callable[[], Any]] = {
         RESULTS: lambda: draw_results(read_over(headline_records(records, paper))),
@@ -131,8 +131,8 @@ def draw_all(records: Sequence[Record], paper: Sequence[Record], folder: Path = 
 
 def draw_results(over: OverTasks | None) -> Any:
     """Inter-quartile means with intervals, performance profiles, and the probability of improvement."""
-    from vem.report.over_datasets import draw_aggregate_panel, draw_improvement_panel, draw_profile_panel
-    from vem.report.style import distinct_looks, new_panels
+    from vem.reports.report import draw_aggregate_panel, draw_improvement_panel, draw_profile_panel
+    from vem.reports.style import distinct_looks, new_panels
 
     assert over is not None
     looks = distinct_looks(len(over.methods))
@@ -151,7 +151,7 @@ def draw_curves(records: Sequence[Record]) -> Any:
     """Score (above) and V − G (below) over training, mean ± std over seeds, a column a dataset."""
     from matplotlib.figure import Figure
 
-    from vem.report.style import GRAY, distinct_looks
+    from vem.reports.style import GRAY, distinct_looks
 
     datasets = unique(r["dataset"] for r in records)
     looks = dict(zip(CURVE_METHODS, distinct_looks(len(CURVE_METHODS)), strict=True))

@@ -9,8 +9,8 @@ from processors import reference_time
 from score_records import Record, column_of
 from score_tables import marks_of, score_of
 from table_text import table, unique
-from vem.algorithms import METHODS
-from vem.evaluation.over_tasks import OverTasks, estimate_text, over_tasks
+from vem.algorithms.base import METHODS
+from vem.evaluation.statistics import OverTasks, estimate_text, over_tasks
 from vem.tasks import TASKS
 
 OURS = "vem"

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vem.data import Dataset
+from vem.data.dataset import Dataset
 
 UNUSED = ("d4rl", "gym", "wandb", "pyrallis")
 JITTED = 8

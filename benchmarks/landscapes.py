@@ -16,12 +16,12 @@ import numpy as np
 
 import command
 from score_records import Record, read_all, to_text
-from vem.envs.layouts import maze_layout
+from vem.envs.mazes import maze_layout
 from vem.policy import load_policy
-from vem.report.landscape import draw_floor, draw_places, floor_shape, sort_rows, tile_values
-from vem.runs.directory import RunDirectory
-from vem.runs.reading import load_data
+from vem.reports.mazes import draw_floor, draw_places, floor_shape, sort_rows, tile_values
 from vem.tasks import TASKS, task_of
+from vem.training.request import load_data
+from vem.training.run import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -58,8 +58,7 @@ def make_block(number: int, num_episodes: int) -> Any:
 def make_shards(path: Path, num_rows: int) -> None:
     """Write the shards, or go on with them."""
     from vem.data.dataset import DataInfo, RowBlock
-    from vem.data.shards import Report
-    from vem.data.writing import write_shards
+    from vem.data.shards import Report, write_shards
 
     num_episodes = max(2, num_rows // (EPISODE_STEPS + 1))
     counts = [min(BLOCK_EPISODES, num_episodes - first) for first in range(0, num_episodes, BLOCK_EPISODES)]
@@ -93,7 +92,8 @@ def make_shards(path: Path, num_rows: int) -> None:
 
 def first_rows(path: Path, num_rows: int) -> Any:
     """The first episodes, held in memory."""
-    from vem.data import Dataset, load
+    from vem.data.dataset import Dataset
+    from vem.data.load import load
 
     dataset = load(path)
     count = min(num_rows, dataset.num_rows) // (EPISODE_STEPS + 1) * (EPISODE_STEPS + 1)
@@ -102,9 +102,9 @@ def first_rows(path: Path, num_rows: int) -> Any:
 
 def train(path: Path, kind: str, options: argparse.Namespace) -> None:
     """The process that trains: runs as many chunks as each line of the input says, and tells how long they took."""
-    from vem.data import load
-    from vem.runs.config import make_config
-    from vem.runs.opening import create_run
+    from vem.data.load import load
+    from vem.training.request import make_config
+    from vem.training.run import create_run
 
     dataset = load(path) if kind == "pool" else first_rows(path, options.held_rows)
     num_steps = CHUNK_STEPS * options.chunks

@@ -28,12 +28,11 @@ import numpy as np
 from arithmetic import done_flops, needed_flops
 from foreign import LIBRARIES, make_foreign
 from speed import make_dataset, sgemm_rate
-from vem.algorithms import METHODS
-from vem.algorithms.base import Rows, Spec, put_rows, spec_of
-from vem.algorithms.config import build, sweepable
-from vem.data import Dataset
-from vem.runs.devices import lay_out, prepare_devices
-from vem.runs.loop import Member, compile_chunk, start
+from vem.algorithms.base import METHODS, Rows, Spec, build, put_rows, spec_of, sweepable
+from vem.data.dataset import Dataset
+from vem.training.loop import compile_chunk, start
+from vem.training.machine import lay_out, prepare_devices
+from vem.training.request import Member
 
 NUM_SEEDS = 3
 MORE_SEEDS = (2, 4, 5, 8)

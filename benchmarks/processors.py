@@ -3,9 +3,9 @@
     python benchmarks/processors.py --data-dir DATA
 
 The records at equal time hold the steps that fitted into their minutes on the processor that they name. Here the same
-steps of the same methods on the same data are measured in the same way (``vem.runs.budget``), in one thread, as in a
-job of a comparison. benchmarks/results/processors.json keeps the ratios. So a comparison can go on on another machine,
-with as many minutes as are worth those of the first, and every method still has the same time.
+steps of the same methods on the same data are measured in the same way (``vem.training.budget``), in one thread, as
+in a job of a comparison. benchmarks/results/processors.json keeps the ratios. So a comparison can go on on another
+machine, with as many minutes as are worth those of the first, and every method still has the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from statistics import median
 import command
 from score_records import PAPER_RECORDS, Record, column_of, processor, read_paper, to_text
 from table_text import table, unique
-from vem.compare.work import one_thread_variables
+from vem.comparison.launch import one_thread_variables
 from vem.errors import RunError
 
 RECORD = PAPER_RECORDS.parent / "processors.json"
@@ -68,11 +68,9 @@ def processor_table() -> str:
 
 def measure_cell(record: Record, data_dir: str) -> float:
     """Seconds of one core that the record's steps take here."""
-    from vem.runs.budget import measure_costs, training_seconds
-    from vem.runs.config import make_config
-    from vem.runs.directory import RunDirectory
-    from vem.runs.reading import read_data
-    from vem.runs.run import Run
+    from vem.training.budget import measure_costs, training_seconds
+    from vem.training.request import make_config, read_data
+    from vem.training.run import Run, RunDirectory
 
     dataset = read_data(record["dataset"], {}, data_dir)
     names = ("dataset", "algorithm", "preset", "seeds", "steps", "settings")

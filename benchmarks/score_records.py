@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vem.algorithms import METHODS
-from vem.compare.cells import matching_evaluation
+from vem.algorithms.base import METHODS
+from vem.comparison.grid import matching_evaluation
 from vem.evaluation.environments import References
-from vem.evaluation.quantities import QUANTITIES, member_values
+from vem.evaluation.results import QUANTITIES, member_values
 from vem.evaluation.statistics import over_seeds
-from vem.runs.directory import RunDirectory
 from vem.tasks import TASKS, task_of
+from vem.training.run import RunDirectory
 
 RECORDS = Path(__file__).resolve().parent / "results" / "scores"
 PAPER_RECORDS = RECORDS.parent / "paper"

@@ -8,8 +8,7 @@ from statistics import median
 import ablations
 from score_records import Record, column_of, index
 from table_text import mean_std, paper_text, short, spread_text, table, unique
-from vem.algorithms import METHODS
-from vem.algorithms.presets import official_steps, split_label
+from vem.algorithms.base import METHODS, official_steps, split_label
 from vem.evaluation.statistics import Mark, Spread, mark_best
 from vem.tasks import TASKS
 

@@ -29,7 +29,7 @@ REFRESH_FLOPS = 2 * 2 * CRITIC
 
 
 def make_dataset(num_rows: int):
-    from vem.data import from_arrays
+    from vem.data.arrays import from_arrays
 
     generator = np.random.default_rng(0)
     timeouts = np.zeros(num_rows, bool)
@@ -77,11 +77,11 @@ class Stage:
     def __init__(self, dataset, num_seeds: int, refresh: str) -> None:
         import jax
 
-        from vem.algorithms.base import put_rows, spec_of
-        from vem.algorithms.config import build
+        from vem.algorithms.base import build, put_rows, spec_of
         from vem.algorithms.vem import VEM, make
-        from vem.runs.devices import lay_out, prepare_devices
-        from vem.runs.loop import Member, compile_chunk, start
+        from vem.training.loop import compile_chunk, start
+        from vem.training.machine import lay_out, prepare_devices
+        from vem.training.request import Member
 
         prepare_devices()
 
@@ -117,7 +117,7 @@ class Stage:
 def plan_seconds(stage: Stage) -> float:
     import jax
 
-    from vem.core import memory
+    from vem import plan as memory
 
     rows = stage.rows
     steps = memory.Steps(rows.rewards, 0.99 * rows.continues, rows.valid)
@@ -193,9 +193,9 @@ def measure_memory(num_rows: int) -> None:
                 file["timeouts"] = timeouts
             os._exit(0)
         os.waitpid(child, 0)
-        from vem.data import load
-        from vem.runs.config import make_config
-        from vem.runs.opening import create_run
+        from vem.data.load import load
+        from vem.training.request import make_config
+        from vem.training.run import create_run
 
         dataset = load(path, teleports="keep")
         config = make_config(str(path), steps=1000, settings={"batch_size": BATCH_SIZE})

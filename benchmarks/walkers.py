@@ -16,8 +16,8 @@ from pathlib import Path
 import command
 from score_records import Record, to_text
 from table_text import table
-from vem.data import load
-from vem.evaluation.walked import count_arrivals
+from vem.collect.benchmark import count_arrivals
+from vem.data.load import load
 from vem.tasks import task_of
 
 RECORDS = Path(__file__).resolve().parent / "results" / "walkers.json"

@@ -74,7 +74,7 @@ def _python_files(page: Path) -> list[str]:
 def _reference(names: list[str]) -> str:
     """The docstrings of public names of ``vem``, and the settings of those that are configurations."""
     import vem
-    from vem.algorithms.config import Configuration
+    from vem.algorithms.base import Configuration
 
     parts = []
     for name in names:
@@ -92,14 +92,14 @@ def _path(value: Any) -> str:
     """Where a public name is defined; a package that can be called stands for the function of its name."""
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
-    return {"vem.compare": "vem.compare.comparison.compare", "vem.report": "vem.report.build.write_report"}[
+    return {"vem.compare": "vem.comparison.compare.compare", "vem.report": "vem.reports.report.write_report"}[
         value.__name__
     ]
 
 
 def _settings(configuration: type) -> str:
     """The settings of a method as a table."""
-    from vem.algorithms.config import LIMITS
+    from vem.algorithms.base import LIMITS
 
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for field in dataclasses.fields(configuration):

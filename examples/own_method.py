@@ -12,12 +12,8 @@ import numpy as np
 import optax
 
 import vem
-from vem.algorithms import register
-from vem.algorithms.base import Algorithm, Stage
-from vem.algorithms.config import Configuration, setting
-from vem.core.distributions import policy_mean
-from vem.core.networks import Network, descend, init_network
-from vem.core.sampling import cumulate, draw_rows, empty_shares
+from vem.algorithms.base import Algorithm, Configuration, Stage, register, setting
+from vem.networks import Network, cumulate, descend, draw_rows, empty_shares, init_network, policy_mean
 
 
 @dataclass(frozen=True)

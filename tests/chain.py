@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vem.data import Dataset, from_arrays
+from vem.data.arrays import from_arrays
+from vem.data.dataset import Dataset
 
 GOAL, STRIDE = 0.95, 0.1
 

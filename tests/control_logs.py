@@ -9,7 +9,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vem.data import Dataset, from_arrays
+from vem.data.arrays import from_arrays
+from vem.data.dataset import Dataset
 
 Controller = Callable[[np.ndarray, np.random.Generator], int]
 

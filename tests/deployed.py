@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vem.data.action_columns import ActionColumn, discrete_column
+from vem.data.actions import ActionColumn, discrete_column
 from vem.data.encoding import Encoder, InputColumn
 from vem.policy import Policy
 

@@ -180,9 +180,9 @@ def choosing_policy(choices, outputs) -> Policy:
 
 def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name="own-data", policies=True, **config):
     """A run directory as training leaves it, with constant policies; returns its path."""
-    from vem.data import from_arrays
-    from vem.runs.config import make_config
-    from vem.runs.opening import create_run
+    from vem.data.arrays import from_arrays
+    from vem.training.request import make_config
+    from vem.training.run import create_run
 
     rng = np.random.default_rng(0)
     dataset = from_arrays(

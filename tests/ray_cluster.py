@@ -75,7 +75,7 @@ class Cluster:
         """Whether a node has the process of a cell."""
         for pid in descendants(self.nodes[index].pid):
             with suppress(OSError):
-                if b"vem.compare.job" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"vem.comparison.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     return True
         return False
 

@@ -12,11 +12,11 @@ import jax
 import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
-from vem.algorithms import METHODS
-from vem.data import Dataset, from_arrays
-from vem.runs.config import make_config
-from vem.runs.opening import create_run
-from vem.runs.run import Run
+from vem.algorithms.base import METHODS
+from vem.data.arrays import from_arrays
+from vem.data.dataset import Dataset
+from vem.training.request import make_config
+from vem.training.run import Run, create_run
 
 NUM_STEPS = 10
 TINY = {

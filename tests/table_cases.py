@@ -15,7 +15,9 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 
-from vem.data import Dataset, from_table, load
+from vem.data.dataset import Dataset
+from vem.data.load import load
+from vem.data.tables import from_table
 
 MAPPING: dict[str, Any] = {
     "observation": ["x", "mode"],

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from vem.errors import RunError, VemError
-from vem.policy import ACTORS, FORMAT, VERSION, Policy, load_policy, make_policy
+from vem.policy import FORMAT, VERSION, Policy, load_policy, make_policy
+from vem.policy.kinds import ACTORS
 from vem.storage import write_tensors
 
 BOUNDS = (np.asarray([-2.0]), np.asarray([4.0]))
@@ -243,7 +244,7 @@ def test_loads_every_kind_that_is_whole(gaussian, tanh_gaussian, tmp_path):
 
 
 def column_policy():
-    from vem.data.action_columns import ActionColumn
+    from vem.data.actions import ActionColumn
     from vem.data.encoding import Encoder, InputColumn
 
     inputs = (InputColumn("temp", "number"), InputColumn("mode", "categorical", labels=("eco", "boost")))

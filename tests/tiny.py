@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vem.data import from_arrays
+from vem.data.arrays import from_arrays
 
 SMALL = {
     "value_hidden": (16, 16),

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vem import callbacks as callbacks
-    from vem.algorithms import register
     from vem.algorithms.awr import AWR
     from vem.algorithms.bail import BAIL
+    from vem.algorithms.base import register
     from vem.algorithms.bc import BC
     from vem.algorithms.bcq import BCQ, BCQEM
     from vem.algorithms.cql import CQL
@@ -25,18 +24,22 @@ if TYPE_CHECKING:
     from vem.algorithms.td3bc import TD3BC
     from vem.algorithms.vem import VEM
     from vem.api import resume, train
-    from vem.compare import compare, sweep
-    from vem.data import Dataset, describe, from_arrays, from_table, load
+    from vem.comparison.compare import compare, sweep
+    from vem.data.arrays import from_arrays
+    from vem.data.dataset import Dataset
+    from vem.data.description import describe
+    from vem.data.load import load
+    from vem.data.tables import from_table
     from vem.errors import VemError
     from vem.estimation.estimate import estimate
     from vem.estimation.select import select
     from vem.evaluation.differences import differences
     from vem.evaluation.evaluate import evaluate
     from vem.policy import Policy, load_policy
-    from vem.report import write_report as report
-    from vem.runs.export import export
-    from vem.runs.opening import open_run
-    from vem.runs.run import Run
+    from vem.reports.report import write_report as report
+    from vem.training import callbacks as callbacks
+    from vem.training.export import export
+    from vem.training.run import Run, open_run
 
 _PLACES = {
     "AWR": "vem.algorithms.awr",
@@ -45,30 +48,30 @@ _PLACES = {
     "BCQ": "vem.algorithms.bcq",
     "BCQEM": "vem.algorithms.bcq",
     "CQL": "vem.algorithms.cql",
-    "Dataset": "vem.data",
+    "Dataset": "vem.data.dataset",
     "IQL": "vem.algorithms.iql",
     "Policy": "vem.policy",
-    "Run": "vem.runs.run",
+    "Run": "vem.training.run",
     "TD3BC": "vem.algorithms.td3bc",
     "VEM": "vem.algorithms.vem",
     "VemError": "vem.errors",
-    "callbacks": "vem.callbacks",
-    "compare": "vem.compare",
-    "describe": "vem.data",
+    "callbacks": "vem.training.callbacks",
+    "compare": "vem.comparison.compare",
+    "describe": "vem.data.description",
     "differences": "vem.evaluation.differences",
     "estimate": "vem.estimation.estimate",
     "evaluate": "vem.evaluation.evaluate",
-    "export": "vem.runs.export",
-    "from_arrays": "vem.data",
-    "from_table": "vem.data",
-    "load": "vem.data",
+    "export": "vem.training.export",
+    "from_arrays": "vem.data.arrays",
+    "from_table": "vem.data.tables",
+    "load": "vem.data.load",
     "load_policy": "vem.policy",
-    "open_run": "vem.runs.opening",
+    "open_run": "vem.training.run",
     "register": "vem.algorithms",
-    "report": "vem.report",
+    "report": "vem.reports.report",
     "resume": "vem.api",
     "select": "vem.estimation.select",
-    "sweep": "vem.compare",
+    "sweep": "vem.comparison.compare",
     "train": "vem.api",
 }
 
@@ -113,13 +116,14 @@ def __getattr__(name: str) -> Any:
     try:
         module = importlib.import_module(_PLACES[name])
     except ModuleNotFoundError as error:
-        from vem.extras import explain
+        from vem.errors import explain
 
         if (missing := explain(error)) is None:
             raise
         raise missing from None
-    # ``compare`` and ``report`` are packages that can be called: importing one puts the package here under its name.
-    return module if module.__name__ == f"vem.{name}" else getattr(module, name)
+    if name == "callbacks":
+        return module
+    return getattr(module, "write_report" if name == "report" else name)
 
 
 def __dir__() -> list[str]:

@@ -9,20 +9,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from vem.algorithms import method_of
-from vem.algorithms.config import Configuration
-from vem.data import Dataset
-from vem.errors import RunError, SettingsError
+from vem.algorithms.base import Configuration, method_of
+from vem.data.dataset import Dataset
+from vem.errors import RunError, SettingsError, is_installed
 from vem.evaluation.environments import find_environment
-from vem.evaluation.training import check_period, evaluating
-from vem.extras import is_installed
-from vem.runs.config import Config, make_config, reading_rules
-from vem.runs.directory import RunDirectory
-from vem.runs.opening import create_run, open_run
-from vem.runs.programs import keep_programs as keep_compiled_programs
-from vem.runs.reading import read_data
-from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, check_callbacks
+from vem.evaluation.evaluate import check_period, evaluating
 from vem.tasks import task_of
+from vem.training.machine import keep_programs
+from vem.training.request import Config, make_config, read_data, reading_rules
+from vem.training.run import SECONDS_PER_CHECKPOINT, Callback, Run, RunDirectory, check_callbacks, create_run, open_run
 
 RULES = ("split", "time_limit", "teleports", "task", "discrete", "action_bounds", "mapping", "repeat_terminals")
 """The reading rules that a resumed run gives to ``vem.load`` again."""
@@ -156,7 +151,7 @@ def resume(
     watching = watching or Watching()
     watching.check()
     if watching.keep_programs:
-        keep_compiled_programs()
+        keep_programs()
     run = open_run(path, dataset if isinstance(dataset, Dataset) else None)
     if isinstance(dataset, str) or data_dir is not None:
         config = run.config
@@ -188,7 +183,7 @@ def _train_new(files: RunDirectory, make: Callable[[], tuple[Config, Dataset]], 
     try:
         watching.check()
         if watching.keep_programs:
-            keep_compiled_programs()
+            keep_programs()
         config, dataset = make()
         if watching.evaluate_every is not None:
             find_environment(dataclasses.asdict(dataset.info))  # fail before anything is written
@@ -212,6 +207,6 @@ def _watched(run: Run, watching: Watching) -> Run:
 def _draw_curve(run: Run) -> None:
     if not is_installed("matplotlib"):
         return  # training goes on; ``vem report`` draws it where vem[report] is
-    from vem.report import write_score_curve
+    from vem.reports.report import write_score_curve
 
     write_score_curve(run.directory)

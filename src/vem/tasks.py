@@ -17,6 +17,7 @@ from vem.errors import DataError, SettingsError
 if TYPE_CHECKING:
     import numpy as np
 
+
 Returns = TypeVar("Returns", float, "np.ndarray")
 
 D4RL_REFERENCES = "D4RL"

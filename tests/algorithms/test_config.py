@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from vem.algorithms import METHODS, bc, bcq, iql, method_of, vem
-from vem.algorithms.config import Configuration, build, setting
+from vem.algorithms import bc, bcq, iql, vem
+from vem.algorithms.base import METHODS, Configuration, build, method_of, setting
 from vem.errors import SettingsError
 
 

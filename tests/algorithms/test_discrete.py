@@ -5,9 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vem.algorithms import METHODS, bcq, cql, discrete_bcq, discrete_cql
-from vem.algorithms.base import Batch, Spec
-from vem.core.networks import Layer
+from vem.algorithms import bcq, cql
+from vem.algorithms import bcq as discrete_bcq
+from vem.algorithms import cql as discrete_cql
+from vem.algorithms.base import METHODS, Batch, Spec
+from vem.networks import Layer
 
 SPEC = Spec(observation_size=1, action_size=1, num_rows=3, choices=(3,))
 KEY = jax.random.key(0)

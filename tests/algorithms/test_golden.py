@@ -9,7 +9,7 @@ import pytest
 
 from vem.algorithms import awr, bail, bc, bcq, cql, iql, td3bc
 from vem.algorithms.base import Batch, Rows, Spec
-from vem.core.networks import Layer
+from vem.networks import Layer
 
 SPEC = Spec(observation_size=1, action_size=1, num_rows=2)
 BATCH = Batch(

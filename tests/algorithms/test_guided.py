@@ -9,14 +9,14 @@ import pytest
 
 from chain import reaches_goal, record
 from small_runs import tiny_dataset, tiny_settings
-from vem.algorithms import vem
-from vem.algorithms.base import Spec, draw_batch, put_rows, spec_of, unrewarded_share
-from vem.algorithms.vem import guided
-from vem.algorithms.vem.config import VEM
-from vem.data import from_arrays
+from vem.algorithms import guided, vem
+from vem.algorithms.base import Spec, draw_batch, put_rows, spec_of
+from vem.algorithms.vem import VEM
+from vem.data.arrays import from_arrays
+from vem.data.dataset import unrewarded_share
 from vem.errors import RunError, SettingsError
-from vem.runs.config import make_config
-from vem.runs.opening import create_run
+from vem.training.request import make_config
+from vem.training.run import create_run
 
 
 def walk(lengths=(60, 60, 7), seed=0, terminal=False):

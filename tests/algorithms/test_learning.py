@@ -12,7 +12,7 @@ import pytest
 
 import control_logs
 from chain import reaches_goal, record
-from vem.algorithms import METHODS
+from vem.algorithms.base import METHODS
 from vem.api import train
 from vem.evaluation.evaluate import evaluate
 

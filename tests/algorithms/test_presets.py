@@ -1,8 +1,6 @@
 import pytest
 
-from vem.algorithms import METHODS, find_method
-from vem.algorithms.config import build
-from vem.algorithms.presets import find_preset
+from vem.algorithms.base import METHODS, build, find_method, find_preset
 from vem.errors import SettingsError
 from vem.tasks import TASKS, find_task
 

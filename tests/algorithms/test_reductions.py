@@ -13,7 +13,7 @@ import pytest
 from small_runs import tiny_dataset
 from vem.algorithms import awr, bail, bc, bcq, iql, td3bc, vem
 from vem.algorithms.base import Spec, draw_uniformly, gather, put_rows
-from vem.core.distributions import policy_mean
+from vem.networks import policy_mean
 
 KEY = jax.random.key(7)
 NUM_STEPS = 40

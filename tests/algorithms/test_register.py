@@ -9,13 +9,12 @@ import pytest
 
 from small_runs import tiny_dataset
 from vem import policy
-from vem.algorithms import METHODS, Preset, bc, find_method, method_of, register
-from vem.algorithms.config import Configuration, setting
-from vem.algorithms.presets import find_preset
+from vem.algorithms import bc
+from vem.algorithms.base import METHODS, Configuration, Preset, find_method, find_preset, method_of, register, setting
 from vem.errors import RunError, SettingsError
 from vem.policy import load_policy
-from vem.runs.config import make_config
-from vem.runs.opening import create_run, resume_run
+from vem.training.request import make_config
+from vem.training.run import create_run, resume_run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"
 

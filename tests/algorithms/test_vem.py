@@ -11,16 +11,14 @@ import pytest
 
 from small_runs import tiny_dataset, tiny_settings
 from vem.algorithms import vem
-from vem.algorithms.base import Spec, put_rows, spec_of
-from vem.algorithms.config import build
-from vem.algorithms.presets import find_preset
-from vem.algorithms.vem.values import expectile_operator, least_steps
-from vem.core.memory import Steps
-from vem.core.networks import apply_networks
-from vem.data import from_arrays
+from vem.algorithms.base import Spec, build, find_preset, put_rows, spec_of
+from vem.algorithms.vem import expectile_operator, least_steps
+from vem.data.arrays import from_arrays
 from vem.errors import SettingsError
-from vem.runs.config import make_config
-from vem.runs.opening import create_run
+from vem.networks import apply_networks
+from vem.plan import Steps
+from vem.training.request import make_config
+from vem.training.run import create_run
 
 # Each plan, order, loss, schedule, weight, advantage, number of critics and refresh occurs at least once.
 COMBINATIONS = {

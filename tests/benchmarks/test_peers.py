@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from small_runs import OWN_METHODS, quick_compilation, tiny_dataset, tiny_settings
-from vem.algorithms import METHODS
-from vem.algorithms.base import put_rows, spec_of
-from vem.algorithms.config import build, sweepable
+from vem.algorithms.base import METHODS, build, put_rows, spec_of, sweepable
 
 ROOT = Path(__file__).parents[2]
 

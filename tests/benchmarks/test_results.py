@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import evaluation_cases
-from vem.envs.layouts import maze_layout
+from vem.envs.mazes import maze_layout
 from vem.errors import RunError
 from vem.evaluation.evaluate import evaluate
-from vem.runs.records import EpisodeRecord
 from vem.tasks import TASKS
+from vem.training.records import EpisodeRecord
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,8 @@ import pytest
 from comparison_cases import FLAGS, write_data
 from vem.cli import main
 from vem.cli.compare import parse_settings, parse_steps
-from vem.compare.jobs import share_cores
-from vem.runs.directory import RunDirectory
+from vem.comparison.launch import share_cores
+from vem.training.run import RunDirectory
 
 
 @pytest.fixture(scope="module")

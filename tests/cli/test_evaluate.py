@@ -4,7 +4,7 @@ import pytest
 
 import evaluation_cases as cases
 from vem.cli import main
-from vem.evaluation.table import Table
+from vem.evaluation.statistics import Table
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ def test_public_names_exist_and_can_be_called():
 
 def test_compare_and_report_are_functions_although_packages_have_their_names():
     from vem.errors import VemError
-    from vem.report import write_report
+    from vem.reports.report import write_report
 
     assert vem.report.write_report is write_report
     with pytest.raises(VemError):

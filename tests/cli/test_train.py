@@ -223,15 +223,15 @@ def test_out_is_checked_before_the_data_is_read(tmp_path, capsys):
 
 
 def test_the_preset_follows_the_task_of_the_data_not_the_name_of_its_file(logs, tmp_path, monkeypatch, capsys):
-    from vem.data import load
-    from vem.runs.directory import RunDirectory
+    from vem.data.load import load
+    from vem.training.run import RunDirectory
 
     # A task that has settings of its own for IQL: the file's name says nothing, the loaded data does.
     def load_antmaze(source, **rules):
         data = load(source, **rules)
         return replace(data, info=replace(data.info, task="antmaze-umaze", task_source="given"))
 
-    monkeypatch.setattr("vem.runs.reading.load", load_antmaze)
+    monkeypatch.setattr("vem.training.request.load", load_antmaze)
     hidden = ["--value-hidden", "8", "--policy-hidden", "8", "--batch-size", "8"]
     assert vem("train", logs, "--algorithm", "iql", "--steps", 10, "--out", tmp_path / "run", *hidden) == 0
     assert RunDirectory(tmp_path / "run").config.settings["expectile"] == 0.9
@@ -251,7 +251,7 @@ def test_the_example_refuses_what_it_does_not_know(flags, tmp_path, capsys):
 def test_the_example_trains_the_chosen_method_and_is_resumed_as_a_whole(tmp_path, monkeypatch, capsys):
     from vem.cli import quickstart
     from vem.errors import Stopped
-    from vem.runs.run import Run
+    from vem.training.run import Run
 
     monkeypatch.setattr(quickstart, "NUM_EPISODES", 2)
     out = tmp_path / "first"

@@ -12,8 +12,8 @@ import vem
 from heating_log import MAPPING, table
 from small_runs import quick_compilation
 from vem.cli import main
-from vem.data.mapping_file import to_toml
-from vem.report.records import config_rows
+from vem.data.mapping import to_toml
+from vem.reports.records import config_rows
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,9 @@ import pytest
 from comparison_cases import SETTINGS, write_data
 from evaluation_cases import guided_policy
 from small_runs import quick_compilation
-from vem.compare import cells
-from vem.compare.cells import cell_state, check_cells, matching_evaluation, read_failure, run_cell
-from vem.compare.grid import make_cells
-from vem.compare.results import read_comparison
+from vem.comparison import grid as cells
+from vem.comparison.grid import cell_state, check_cells, make_cells, matching_evaluation, read_failure, run_cell
+from vem.comparison.results import read_comparison
 from vem.errors import DataError, DivergenceError, RunError, SettingsError, SimulatorError, Stopped
 from vem.evaluation.evaluate import evaluate
 from vem.evaluation.statistics import Spread, mark_best

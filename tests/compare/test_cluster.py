@@ -16,12 +16,11 @@ import pytest
 from comparison_cases import FLAGS, SETTINGS, write_data
 from ray_cluster import running_cluster
 from vem.cli import main
-from vem.compare import cluster as cluster_module
-from vem.compare import node
-from vem.compare.grid import make_cells
-from vem.compare.node import Order, check_node, only_needed, run_order
-from vem.compare.process import STOPPED
-from vem.compare.work import Job
+from vem.comparison import cluster as cluster_module
+from vem.comparison import worker as node
+from vem.comparison.grid import make_cells
+from vem.comparison.launch import Job
+from vem.comparison.worker import STOPPED, Order, check_node, only_needed, run_order
 from vem.errors import RunError
 
 STEPS = 20_000

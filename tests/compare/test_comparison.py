@@ -5,7 +5,7 @@ import pytest
 import vem
 from comparison_cases import SETTINGS, write_data
 from small_runs import quick_compilation
-from vem.compare import compare
+from vem.comparison.compare import compare
 from vem.errors import SettingsError
 
 GIVEN = {"seeds": 2, "steps": 20, "episodes": 2, "settings": {"bc": SETTINGS["bc"]}, "progress": False}

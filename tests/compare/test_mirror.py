@@ -7,10 +7,10 @@ import pytest
 import vem
 from comparison_cases import SETTINGS, write_data
 from small_runs import quick_compilation
-from vem.compare import mirror as module
-from vem.compare.grid import make_cells
-from vem.compare.mirror import Mirror, working_copy
-from vem.compare.work import Job, run_here
+from vem.comparison import remote as module
+from vem.comparison.grid import make_cells
+from vem.comparison.launch import Job, run_here
+from vem.comparison.remote import Mirror, working_copy
 from vem.errors import RunError
 from vem.policy import load_policy
 
@@ -56,7 +56,7 @@ def test_another_machine_goes_on_from_the_last_checkpoint(data, tmp_path):
     class PowerCut(BaseException):
         pass
 
-    from vem.runs.opening import create_run
+    from vem.training.run import create_run
 
     lost = tmp_path / "lost"
     try:

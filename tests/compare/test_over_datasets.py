@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vem.cli.cells import print_results
-from vem.compare.results import Comparison, Result
+from vem.cli.compare import print_results
+from vem.comparison.results import Comparison, Result
 from vem.evaluation.environments import References
+from vem.evaluation.results import Evaluation, GroupResult, MemberResult
 from vem.evaluation.statistics import over_seeds
-from vem.evaluation.summary import Evaluation, GroupResult, MemberResult
 
 
 def result(dataset, label, *scores, references=True, **changes):

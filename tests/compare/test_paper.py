@@ -2,17 +2,16 @@ import numpy as np
 import pytest
 
 from comparison_cases import SETTINGS, write_data
-from vem.algorithms.presets import official_steps, split_label
+from vem.algorithms.base import official_steps, split_label
 from vem.cli.compare import paper_length, parse_settings
-from vem.compare import cells as cells_module
-from vem.compare import paper
-from vem.compare.cells import cell_state
-from vem.compare.grid import make_cells
-from vem.compare.paper_data import PAPER_TASKS, made_place, make_missing, paper_data
+from vem.comparison import grid as cells_module
+from vem.comparison import paper
+from vem.comparison.grid import cell_state, make_cells
+from vem.comparison.paper import PAPER_TASKS, made_place, make_missing, paper_data
 from vem.errors import RunError, SettingsError
-from vem.runs import budget
-from vem.runs.budget import StageCost
 from vem.tasks import find_task
+from vem.training import budget
+from vem.training.budget import StageCost
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,11 @@ import vem
 from comparison_cases import SETTINGS, write_data
 from small_runs import quick_compilation
 from vem.cli import main
-from vem.compare import view
-from vem.compare.grid import make_sweep_cells
-from vem.compare.view import View, read_progress
+from vem.comparison import launch as view
+from vem.comparison.grid import make_sweep_cells
+from vem.comparison.launch import View, read_progress
 from vem.errors import SettingsError
-from vem.runs.directory import RunDirectory
+from vem.training.run import RunDirectory
 
 GIVEN = {"seeds": 1, "steps": 20, "episodes": 1, "settings": {"batch_size": 8}}
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from small_runs import OWN_METHODS, make_run, quick_compilation, shape_of, tiny_dataset
-from vem.algorithms import METHODS
-from vem.data import Dataset
-from vem.runs import loop
-from vem.runs.run import Run
+from vem.algorithms.base import METHODS
+from vem.data.dataset import Dataset
+from vem.training import loop
+from vem.training.run import Run
 
 OTHER_ACTIONS = [
     pytest.param(

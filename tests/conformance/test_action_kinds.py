@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from small_runs import NUM_STEPS, OWN_METHODS, bits, make_run, tiny_dataset
-from vem.algorithms import METHODS, discrete_bcq
-from vem.core.heads import make_head
-from vem.core.networks import apply_network
-from vem.data.action_columns import ACTION_KINDS, action_kind
+from vem.algorithms import bcq as discrete_bcq
+from vem.algorithms.base import METHODS
+from vem.data.actions import ACTION_KINDS, action_kind
 from vem.errors import SettingsError
+from vem.networks import apply_network, make_head
 from vem.policy import load_policy
-from vem.runs.opening import resume_run
+from vem.training.run import resume_run
 
 OBSERVATIONS = np.random.default_rng(5).standard_normal((40, 3)).astype(np.float32)
 FULLY = ("vem", "vem-guided", "bc", "awr", "bail", "iql")

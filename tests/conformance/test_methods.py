@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from small_runs import NUM_STEPS, OWN_METHODS, bits, make_run, shape_of, tiny_dataset
-from vem.algorithms import METHODS, bcq
-from vem.algorithms.base import draw_batch
-from vem.algorithms.config import sweepable
-from vem.core.distributions import policy_mean
-from vem.core.networks import apply_network, apply_networks
+from vem.algorithms import bcq
+from vem.algorithms.base import METHODS, draw_batch, sweepable
+from vem.networks import apply_network, apply_networks, policy_mean
 from vem.policy import load_policy
-from vem.runs import loop
-from vem.runs.loop import Member, start, train
-from vem.runs.opening import resume_run
+from vem.training import loop
+from vem.training.loop import start, train
+from vem.training.request import Member
+from vem.training.run import resume_run
 
 OBSERVATIONS = np.random.default_rng(5).standard_normal((6, 3)).astype(np.float32)
 

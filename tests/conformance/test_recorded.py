@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from small_runs import OWN_METHODS, quick_compilation, tiny_settings
-from vem.data import Dataset, from_arrays
-from vem.runs.config import make_config
-from vem.runs.opening import create_run
+from vem.data.arrays import from_arrays
+from vem.data.dataset import Dataset
+from vem.training.request import make_config
+from vem.training.run import create_run
 
 RECORDED = Path(__file__).parent / "golden.json"
 CASES = [(name, "default") for name in OWN_METHODS] + [("vem", "paper"), ("vem", "authors")]

@@ -4,7 +4,7 @@ import numpy as np
 import optax
 import pytest
 
-from vem.core import advantages
+from vem import losses as advantages
 
 RETURNS = jnp.asarray([0.5, 0.2, 0.9, 0.1])
 VALUES = jnp.asarray([0.25, 0.4, 0.9, 0.2])

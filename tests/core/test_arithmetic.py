@@ -1,4 +1,4 @@
-from vem.core import arithmetic
+from vem import networks as arithmetic
 
 
 def test_a_perceptron_by_hand():

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vem.core.distributions import (
+from vem.networks import (
+    Layer,
     log_deviation,
     log_likelihood,
     policy_mean,
     sample_tanh_gaussian,
     tanh_gaussian_log_likelihood,
 )
-from vem.core.networks import Layer
 
 
 def test_log_deviation_stays_within_its_bounds():

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vem.core import numpy_heads
-from vem.core.distributions import log_likelihood
-from vem.core.heads import make_head
+from vem.networks import log_likelihood, make_head
+from vem.policy import kinds as numpy_heads
 
 OUTPUTS = jnp.asarray(np.random.default_rng(0).normal(size=(5, 6)), jnp.float32)
 """For the columns: a number, three choices, another number, one choice."""

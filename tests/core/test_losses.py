@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import expectile as scipy_expectile
 
-from vem.core import losses
+from vem import losses
 
 DIFFERENCE = np.asarray([-2.0, -0.5, 0.0, 1.0, 3.0])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vem.core.luck import luck_share, mean_at_no_distance, nearest_in_other_groups, recorded_returns
+from vem.training.diagnostics import luck_share, mean_at_no_distance, nearest_in_other_groups, recorded_returns
 
 
 def test_recorded_returns_by_hand():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from episodes import loop_maximum, n_step_table, random_steps, table_crossed
-from vem.core import memory
+from vem import plan as memory
 
 # An episode of five steps, γ = ½. Its n-step returns are worked out by hand below.
 REWARDS = jnp.asarray([1.0, 0.0, 2.0, -1.0, 4.0, 0.0])

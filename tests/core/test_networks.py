@@ -4,15 +4,7 @@ import numpy as np
 import optax
 import pytest
 
-from vem.core.networks import (
-    Layer,
-    apply_network,
-    apply_networks,
-    descend,
-    gradient_in_tiles,
-    init_network,
-    init_networks,
-)
+from vem.networks import Layer, apply_network, apply_networks, descend, gradient_in_tiles, init_network, init_networks
 
 KEY = jax.random.key(0)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vem.core.sampling import BLOCK, cumulate, draw_rows
+from vem.networks import BLOCK, cumulate, draw_rows
 
 
 @pytest.mark.parametrize("num_rows", [1, 5, BLOCK, 3 * BLOCK + 7])

@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from vem.core.support import (
-    MOST_NUMBERS,
-    Support,
-    fit_support,
-    share_at_least,
-    stored_support,
-    support_problem,
-)
+from vem.policy.support import MOST_NUMBERS, Support, fit_support, share_at_least, stored_support, support_problem
 
 
 def rows(count, seed, scale=(1.0, 5.0)):

@@ -8,9 +8,11 @@ import h5py
 import numpy as np
 import pytest
 
-from vem.data import describe, from_arrays, load
-from vem.data.action_columns import ActionColumn, action_kind, choices_of, discrete_column
-from vem.data.action_spaces import from_space, space_columns, to_space
+from vem.data.actions import ActionColumn, action_kind, choices_of, discrete_column
+from vem.data.arrays import from_arrays
+from vem.data.description import describe
+from vem.data.load import load
+from vem.data.spaces import from_space, space_columns, to_space
 from vem.errors import DataError, DataWarning, SettingsError
 
 RANDOM = np.random.default_rng(0)

@@ -2,13 +2,13 @@ import h5py
 import numpy as np
 import pytest
 
-from vem.data.chunks import Chunks, in_threads, unpacking_threads
+from vem.data.files import Chunks, in_threads, unpacking_threads
 
 
 @pytest.fixture(params=[1, 2])
 def threads(request, monkeypatch):
     cores = set(range(request.param))
-    monkeypatch.setattr("vem.data.chunks.os.sched_getaffinity", lambda process: cores, raising=False)
+    monkeypatch.setattr("vem.data.files.os.sched_getaffinity", lambda process: cores, raising=False)
     with unpacking_threads() as pool:
         assert (pool is None) == (request.param == 1)
         yield pool
@@ -54,7 +54,7 @@ def test_large_datasets_are_not_held(tmp_path, threads, monkeypatch):
     with h5py.File(tmp_path / "rows.hdf5", "w") as file:
         found = file.create_dataset("rows", data=values, chunks=(10,), compression="gzip")
         for largest, times in ((values.nbytes, 1), (values.nbytes - 1, 2)):
-            monkeypatch.setattr("vem.data.chunks.LARGEST_HELD", largest)
+            monkeypatch.setattr("vem.data.files.LARGEST_HELD", largest)
             rows, unpacked = in_threads(found, threads), []
             inner = rows._unpacked
             monkeypatch.setattr(rows, "_unpacked", lambda first, i=inner, u=unpacked: u.append(first) or i(first))

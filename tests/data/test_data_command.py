@@ -172,8 +172,8 @@ def test_describe_takes_the_mapping_as_flags(log, capsys):
 
 def test_the_picture_of_a_table_names_its_columns(log, tmp_path):
     from heating_log import MAPPING
-    from vem.data import describe, load
-    from vem.data.picture import draw
+    from vem.data.description import describe, draw
+    from vem.data.load import load
 
     dataset = load(log, mapping=MAPPING)
     draw(dataset, describe(dataset), tmp_path / "log.svg")

@@ -3,7 +3,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vem.data import Dataset, from_arrays
+from vem.data.arrays import from_arrays
+from vem.data.dataset import Dataset
 from vem.errors import DataError
 
 

@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from vem.data import describe, from_arrays
-from vem.data.picture import draw
+from vem.data.arrays import from_arrays
+from vem.data.description import describe, draw
 from vem.errors import DataError
 
 

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from vem.data.action_columns import ActionColumn
+from vem.data.actions import ActionColumn
 from vem.data.encoding import Encoder, InputColumn
 from vem.errors import DataError
 

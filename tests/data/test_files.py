@@ -5,9 +5,9 @@ import h5py
 import numpy as np
 import pytest
 
-from vem.data import from_arrays, load
-from vem.data.hdf5 import read_hdf5
-from vem.data.npz import read_npz
+from vem.data.arrays import from_arrays
+from vem.data.files import read_hdf5, read_npz
+from vem.data.load import load
 from vem.errors import DataError, DataWarning
 
 SHARED = Path(__file__).parents[2] / "../shared/data"

@@ -9,8 +9,8 @@ import pytest
 
 import chain
 from tiny import tiny_dataset
-from vem.data import Dataset, from_arrays
-from vem.data.hold_out import check_hold_out, held_out_episodes, part_dataset, recordings_of, take_episodes
+from vem.data.arrays import from_arrays
+from vem.data.dataset import Dataset, check_hold_out, held_out_episodes, part_dataset, recordings_of, take_episodes
 from vem.errors import DataError, SettingsError
 
 

@@ -6,11 +6,10 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from heating_log import MAPPING, columns, table
-from vem.data import TableMap, from_table
-from vem.data.mapping import make_map
-from vem.data.mapping_file import to_toml
+from vem.data.mapping import TableMap, make_map, to_toml
 from vem.data.proposal import propose
-from vem.data.table_source import open_table
+from vem.data.table_columns import open_table
+from vem.data.tables import from_table
 from vem.errors import DataError, SettingsError
 
 FULL = {

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from vem import envs
-from vem.data import load, mazes
-from vem.envs import maze_layout, waypoints
+from vem.data import mazes
+from vem.data import mazes as waypoints
+from vem.data.load import load
+from vem.envs.mazes import maze_layout
 from vem.errors import DataError, SettingsError
 
 NUM_ROWS = 6000

@@ -5,8 +5,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from vem.data import load
-from vem.data.action_columns import ActionColumn
+from vem.data.actions import ActionColumn
+from vem.data.load import load
 from vem.data.minari import read_minari
 from vem.errors import DataError
 

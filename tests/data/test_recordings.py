@@ -7,9 +7,10 @@ import pytest
 import vem
 from vem import envs
 from vem.cli import main
-from vem.data import random_policies, recorder
+from vem.collect import benchmark as random_policies
+from vem.collect import recorder
+from vem.collect.benchmark import repeat, write_cloned
 from vem.errors import DataError, SettingsError
-from vem.evaluation.cloned import repeat, write_cloned
 from vem.tasks import TASKS
 
 NAME = "hopper-random"

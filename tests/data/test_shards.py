@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from vem.cli import main
-from vem.data import describe, load, writing
-from vem.data.conversion import convert
-from vem.data.dataset import DataInfo, RowBlock
-from vem.data.facts import facts_of
-from vem.data.shards import SHARD_ROWS, open_shards
-from vem.data.writing import write_shards
+from vem.data import shards as writing
+from vem.data.dataset import DataInfo, RowBlock, facts_of
+from vem.data.description import describe
+from vem.data.load import convert, load
+from vem.data.shards import SHARD_ROWS, open_shards, write_shards
 from vem.errors import DataError, SettingsError
 
 NUM_RECORDED = 3 * SHARD_ROWS
@@ -46,7 +45,7 @@ def folder(file, tmp_path):
     [{}, {"split": "first-success"}, {"split": "time-limits"}, {"time_limit": "end"}, {"action_bounds": (-2, 2)}],
 )
 def test_shards_hold_what_load_reads_whatever_the_rules(file, tmp_path, rules, monkeypatch):
-    monkeypatch.setattr("vem.data.conversion.SEGMENT_ROWS", 1000)
+    monkeypatch.setattr("vem.data.load.SEGMENT_ROWS", 1000)
     sharded = load(convert(file, tmp_path / "walks.shards", **rules))
     loaded = load(file, **rules)
     assert sharded.fingerprint() == loaded.fingerprint()
@@ -90,7 +89,7 @@ def test_rules_belong_to_the_conversion(folder):
 @pytest.mark.parametrize("written", [0, 1, 2])
 def test_an_interrupted_conversion_goes_on_where_it_was(file, tmp_path, monkeypatch, written):
     monkeypatch.setattr(writing, "FLUSH_ROWS", SHARD_ROWS)
-    monkeypatch.setattr("vem.data.conversion.SEGMENT_ROWS", 100)
+    monkeypatch.setattr("vem.data.load.SEGMENT_ROWS", 100)
     out = tmp_path / "walks.shards"
 
     def interrupt(what, done, total):

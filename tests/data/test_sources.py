@@ -2,8 +2,7 @@ import h5py
 import numpy as np
 import pytest
 
-from vem.data import load
-from vem.data.sources import dataset_files, search_directories
+from vem.data.load import dataset_files, load, search_directories
 from vem.errors import DataError
 from vem.tasks import find_task
 

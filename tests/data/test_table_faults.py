@@ -10,7 +10,8 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 import pyarrow.parquet
 
-from vem.data import from_table, load
+from vem.data.load import load
+from vem.data.tables import from_table
 from vem.errors import DataError, SettingsError
 
 MAPPING = {"observation": ["x"], "action": ["u"], "reward": "reward", "episode": "episode", "time": "t"}

@@ -11,11 +11,11 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from heating_log import MAPPING, columns, table
-from vem.data import describe, from_table, load
-from vem.data.conversion import convert
+from vem.data.description import describe
+from vem.data.load import convert, load
 from vem.data.mapping import make_map
-from vem.data.table_rows import row_blocks
-from vem.data.table_source import open_table
+from vem.data.table_columns import open_table
+from vem.data.tables import from_table, row_blocks
 from vem.errors import DataError, DataWarning, SettingsError
 
 SHUFFLED = [7, 2, 11, 0, 5, 9, 4, 1, 10, 3, 8, 6]
@@ -303,7 +303,7 @@ def test_shards_must_agree_and_rows_are_named_with_their_file(tmp_path):
 
 
 def test_row_blocks_hold_all_rows_in_order(monkeypatch):
-    monkeypatch.setattr("vem.data.table_source.BATCH_ROWS", 5)
+    monkeypatch.setattr("vem.data.table_columns.BATCH_ROWS", 5)
     dataset, held = read(), open_table(table(SHUFFLED))
     blocks = list(row_blocks(held, make_map(MAPPING), dataset.info.encoder))
     assert [block.start for block in blocks] == [0, 5, 10]

@@ -8,10 +8,10 @@ import pytest
 
 import vem
 from small_runs import make_run, quick_compilation, tiny_dataset
-from vem.callbacks import TensorBoard, WandB, named
 from vem.errors import RunError, SettingsError
-from vem.runs import loop
-from vem.runs.opening import open_run
+from vem.training import loop
+from vem.training.callbacks import TensorBoard, WandB, named
+from vem.training.run import open_run
 
 pytest.importorskip("tensorboard")
 

@@ -9,7 +9,7 @@ import vem
 from small_runs import make_run, quick_compilation, tiny_dataset
 from vem.cli import main
 from vem.errors import RunError
-from vem.runs.records import EstimateSummary
+from vem.training.records import EstimateSummary
 
 onnx = pytest.importorskip("onnx")
 

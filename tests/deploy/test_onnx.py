@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from deployed import ENCODER, KINDS, random_policy
-from vem.deploy import check, kinds, onnx_file
-from vem.deploy.columns import missing_text
-from vem.deploy.onnx_file import export_policy
 from vem.errors import RunError, SettingsError, VemError
-from vem.policy import Policy, register_kind
-from vem.runs.export import export
+from vem.policy import Policy
+from vem.policy import onnx as check
+from vem.policy import onnx as kinds
+from vem.policy import onnx as onnx_file
+from vem.policy.kinds import register_kind
+from vem.policy.onnx import export_policy, missing_text
+from vem.training.export import export
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -70,7 +72,7 @@ def test_every_kind_acts_as_its_policy(kind, choices, tmp_path):
 
 
 def test_all_kinds_of_policies_are_tested_and_can_be_exported():
-    from vem.policy_kinds import LAYOUTS
+    from vem.policy.kinds import LAYOUTS
 
     assert set(kinds.BUILDERS) == {kind for kind, _ in KINDS} == {*LAYOUTS, "guided"}
 
@@ -197,7 +199,7 @@ def test_a_file_that_chooses_otherwise_is_not_written(tmp_path, monkeypatch):
 
 
 def test_a_kind_of_ones_own_cannot_be_exported(tmp_path, monkeypatch):
-    monkeypatch.setattr("vem.policy_kinds.ACTORS", dict(kinds.BUILDERS))
+    monkeypatch.setattr("vem.policy.kinds.ACTORS", dict(kinds.BUILDERS))
     register_kind("mine", lambda tensors, inputs, generator: inputs)
     policy = random_policy("deterministic", (0,))
     with pytest.raises(RunError, match="kind 'mine' cannot be exported"):

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from deployed import ENCODER, random_policy
-from vem.errors import MissingPackageError, VemError
-from vem.extras import EXTRAS, SERVICES, explain, require
+from vem.errors import EXTRAS, SERVICES, MissingPackageError, VemError, explain, require
 
 ROOT = Path(__file__).parents[2]
 HEAVY = sorted({package for packages in EXTRAS.values() for package in packages} | {"pandas", "polars"})
@@ -66,8 +65,8 @@ def test_acting_imports_none_of_the_heavy_packages(files):
         ("vem.report", "train"),
         ("from vem import VEM", "train"),
         ("vem.export('policy.safetensors')", "onnx"),
-        ("vem.callbacks.TensorBoard()", "tensorboard"),
-        ("vem.callbacks.WandB()", "wandb"),
+        ("vem.training.callbacks.TensorBoard()", "tensorboard"),
+        ("vem.training.callbacks.WandB()", "wandb"),
         ("import vem.envs; vem.envs.make('hopper-medium')", "envs"),
     ],
 )

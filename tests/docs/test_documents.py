@@ -18,7 +18,7 @@ from ant_walkers import guided_policy
 from evaluation_cases import constant_policy
 from small_runs import quick_compilation
 from vem.cli import main
-from vem.data.mapping_file import to_toml
+from vem.data.mapping import to_toml
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

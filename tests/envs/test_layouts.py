@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vem.envs import maze_layout
+from vem.envs.mazes import maze_layout
 from vem.errors import SimulatorError
 
 NAMES = [f"vem/{robot}-{maze}-v0" for robot in ("AntMaze", "PointMaze") for maze in ("UMaze", "Medium", "Large")]

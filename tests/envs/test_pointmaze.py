@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from vem import envs
-from vem.envs.robotics import import_robotics
+from vem.envs import import_robotics
 
 
 @pytest.mark.parametrize("maze", ["UMaze", "Medium", "Large"])

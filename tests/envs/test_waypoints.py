@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from vem import envs
-from vem.envs import maze_layout
-from vem.envs.waypoints import WaypointBehavior, routes_from
+from vem.data.mazes import WaypointBehavior, routes_from
+from vem.envs.mazes import maze_layout
 
 
 @pytest.mark.parametrize("maze", ["umaze", "medium", "large"])

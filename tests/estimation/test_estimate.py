@@ -12,9 +12,9 @@ from small_runs import tiny_dataset, tiny_settings
 from vem.cli import main
 from vem.errors import DataError, RunError, SettingsError
 from vem.estimation import fitted_q
-from vem.estimation.density import policy_density
+from vem.estimation.importance import policy_density
 from vem.estimation.result import Estimate, Value, judge, read_estimate
-from vem.runs.config_file import read_config
+from vem.training.request import read_config
 
 LENGTHS = (6,) * 30
 
@@ -23,7 +23,7 @@ LENGTHS = (6,) * 30
 def shortly(monkeypatch):
     """A few steps in place of hundreds: what is tested here is not the values."""
     monkeypatch.setattr(fitted_q, "RETURNS_STEPS", 5)
-    monkeypatch.setattr("vem.estimation.density.BEHAVIOR_STEPS", 5)
+    monkeypatch.setattr("vem.estimation.importance.BEHAVIOR_STEPS", 5)
 
 
 def train(directory, algorithm="bc", dataset=None, hold_out=0.2, seeds=1, kind="box", **settings):
@@ -150,7 +150,7 @@ def test_the_discount_is_checked(tmp_path):
 
 
 def test_shards_cannot_be_parted():
-    from vem.data.hold_out import part_dataset
+    from vem.data.dataset import part_dataset
 
     dataset = dataclasses.replace(tiny_dataset(), shards=object())
     with pytest.raises(SettingsError, match="shards"):

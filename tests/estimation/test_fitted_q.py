@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import walks
-from vem.estimation.acting import policy_actions
 from vem.estimation.estimate import _combined
 from vem.estimation.fitted_q import find_unit, fit
-from vem.estimation.log import find_horizon, read_log
+from vem.estimation.log import find_horizon, policy_actions, read_log
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from vem.estimation.importance import (
-    Decisions,
-    doubly_robust,
-    effective_sample,
-    importance_sampling,
-    lay_side_by_side,
-)
+from vem.estimation.importance import Decisions, doubly_robust, effective_sample, importance_sampling, lay_side_by_side
 
 REWARDS = np.array([[1.0, 2.0], [3.0, 0.0]])
 RATIOS = np.array([[2.0, 0.5], [1.0, 2.0]])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vem.data import from_arrays
+from vem.data.arrays import from_arrays
 from vem.errors import DataError
 from vem.estimation.log import find_horizon, read_log, require_starts
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from small_runs import tiny_dataset
-from vem.estimation.acting import scale_actions
-from vem.estimation.support import UNUSUAL_SHARE, unusual, weigh
+from vem.estimation.log import UNUSUAL_SHARE, scale_actions, unusual, weigh
 
 
 def normal(observations, actions):

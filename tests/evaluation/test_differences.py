@@ -6,7 +6,7 @@ import pytest
 import heating_log
 import vem
 from small_runs import make_run, tiny_dataset
-from vem.data import from_arrays
+from vem.data.arrays import from_arrays
 from vem.errors import DataError, RunError
 from vem.evaluation.differences import compare_with_log
 from vem.policy import Policy

@@ -8,14 +8,12 @@ import pytest
 import evaluation_cases as cases
 from vem.errors import RunError, SettingsError, SimulatorError
 from vem.evaluation.environments import References, find_environment, find_target
-from vem.evaluation.evaluate import evaluate, evaluate_run_at, how_acting
+from vem.evaluation.evaluate import evaluate, evaluate_run_at, how_acting, num_periods
+from vem.evaluation.results import Evaluation, read_evaluation, summarize
 from vem.evaluation.rollout import run_episode, thinned_path, waypoint_actor
-from vem.evaluation.summary import Evaluation, read_evaluation, summarize
-from vem.evaluation.training import num_periods
 from vem.evaluation.workers import Evaluator, episode_seed
-from vem.runs.directory import RunDirectory
-from vem.runs.opening import open_run
-from vem.runs.records import EpisodeRecord
+from vem.training.records import EpisodeRecord
+from vem.training.run import RunDirectory, open_run
 
 NUM_EPISODES = 8
 SEEDS = [episode_seed(0, episode) for episode in range(NUM_EPISODES)]

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from vem.evaluation.over_tasks import over_tasks
+from vem.evaluation.statistics import over_tasks
 
 SCORES = {
     "vem": {"a": [80.0, 90.0, 100.0], "b": [10.0, 20.0, 30.0]},

@@ -9,12 +9,11 @@ import pytest
 import vem
 from ant_walkers import guided_policy
 from vem.cli import main
-from vem.data import recorder
-from vem.envs import maze_layout
+from vem.collect import benchmark as walked
+from vem.collect import recorder
+from vem.collect.benchmark import TARGETS, WaypointController, count_arrivals, draw_ends, load_walker, write_walked
+from vem.envs.mazes import maze_layout
 from vem.errors import DataError, DataWarning, RunError
-from vem.evaluation import walked
-from vem.evaluation.walked import TARGETS, WaypointController, count_arrivals, draw_ends, write_walked
-from vem.evaluation.walkers import load_walker
 from vem.tasks import TASKS
 
 

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vem.data import Dataset, from_arrays, load
+from vem.data.arrays import from_arrays
+from vem.data.dataset import Dataset
+from vem.data.load import load
 from vem.errors import DataError, DataWarning
 
 SPLITS = ("terminals", "first-success", "time-limits")

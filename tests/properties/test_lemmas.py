@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vem.core.losses import expectile_step
+from vem.losses import expectile_step
 from vem.theory import operators
-from vem.theory.analysis import contraction_rate, distance, fixed_point, random_pairs
 from vem.theory.mdp import (
     MDP,
     action_values,
@@ -20,6 +19,7 @@ from vem.theory.mdp import (
     random_mdps,
     stochastic_transitions,
 )
+from vem.theory.operators import contraction_rate, distance, fixed_point, random_pairs
 
 EXPECTILES = st.floats(0.02, 0.98)
 LEVELS = st.sampled_from([0.05, 0.2, 0.5, 0.6, 0.75, 0.9, 0.97])

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vem.core import losses
+from vem import losses
 
 LEVELS = st.floats(0.01, 0.99)
 NUMBERS = st.floats(-1e6, 1e6)

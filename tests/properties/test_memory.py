@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episodes import loop_maximum, random_steps, table_crossed
-from vem.core import memory
+from vem import plan as memory
 
 maximum = jax.jit(memory.episodic_maximum, static_argnums=2)
 crossed = jax.jit(memory.crossed_maximum)

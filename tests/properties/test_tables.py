@@ -18,7 +18,7 @@ import table_disguises
 import table_faults
 import table_file_faults
 from table_cases import FORMS, MAPPING, TEXT, TYPED, sound, true_transitions
-from vem.data import load
+from vem.data.load import load
 from vem.errors import DataError, DataWarning, VemError
 
 FEW, MANY = 1, 12

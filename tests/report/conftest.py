@@ -7,14 +7,11 @@ import h5py
 import numpy as np
 import pytest
 
-from vem.envs.layouts import maze_layout
+from vem.envs.mazes import maze_layout
 from vem.policy import make_policy
-from vem.runs.config import make_config
-from vem.runs.directory import RunDirectory
-from vem.runs.opening import create_run
-from vem.runs.reading import load_data
-from vem.runs.records import EpisodeRecord
-from vem.runs.run import Run
+from vem.training.records import EpisodeRecord
+from vem.training.request import load_data, make_config
+from vem.training.run import Run, RunDirectory, create_run
 
 NUM_EPISODES, STEPS = 12, 30
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from vem.report import write_report
+from vem.reports.report import write_report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [

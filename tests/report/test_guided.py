@@ -12,17 +12,18 @@ import pytest
 from evaluation_cases import guided_policy
 from small_runs import quick_compilation
 from vem.cli import main
-from vem.data import from_arrays, load
-from vem.envs.layouts import maze_layout
+from vem.data.arrays import from_arrays
+from vem.data.load import load
+from vem.envs.mazes import maze_layout
 from vem.errors import DataError
-from vem.report import agreement, film, write_report
-from vem.report.guide import central_rows, plane_moves, spread_states
-from vem.report.held_out import describe_rows, read_held_out, share_of_known_rows
-from vem.report.landscape import draw_landscapes, sort_rows
-from vem.report.records import read_run
-from vem.report.style import looks
-from vem.runs.directory import RunDirectory
-from vem.runs.records import EpisodeRecord
+from vem.reports import mazes as film
+from vem.reports import weights as agreement
+from vem.reports.mazes import central_rows, draw_landscapes, plane_moves, sort_rows, spread_states
+from vem.reports.records import read_run
+from vem.reports.report import describe_rows, read_held_out, share_of_known_rows, write_report
+from vem.reports.style import looks
+from vem.training.records import EpisodeRecord
+from vem.training.run import RunDirectory
 
 from .conftest import write_maze_data, write_run
 

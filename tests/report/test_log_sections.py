@@ -7,10 +7,9 @@ import pytest
 import heating_log
 import vem
 from small_runs import make_run, quick_compilation, tiny_dataset, tiny_settings
-from vem.report.calibration import followed_returns
-from vem.report.log_sections import estimate_section, warning_section
-from vem.report.records import read_run
-from vem.runs.records import RunWarning
+from vem.reports.log import estimate_section, followed_returns, warning_section
+from vem.reports.records import read_run
+from vem.training.records import RunWarning
 
 
 @pytest.fixture(scope="module")

@@ -3,15 +3,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vem.core.advantages import typical_share
-from vem.data.samples import sample_episodes
-from vem.report import landscape, weighting
-from vem.report.curves import draw_curves
-from vem.report.records import label_runs, read_run
-from vem.report.style import looks
-from vem.report.table import score_row
-from vem.runs.directory import RunDirectory
-from vem.runs.records import EpisodeRecord
+from vem.data.dataset import sample_episodes
+from vem.losses import typical_share
+from vem.reports import mazes as landscape
+from vem.reports import weights as weighting
+from vem.reports.records import label_runs, read_run
+from vem.reports.scores import draw_curves, score_row
+from vem.reports.style import looks
+from vem.training.records import EpisodeRecord
+from vem.training.run import RunDirectory
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from vem.compare.paper import METHODS
-from vem.report import build, write_report
-from vem.report.over_datasets import over_datasets_section, read_over_datasets
-from vem.report.page import Group, render_page
-from vem.report.records import RunRecord, read_run
-from vem.report.style import distinct_looks, drawing_style
+from vem.comparison.paper import METHODS
+from vem.reports import report as build
+from vem.reports.page import Group, render_page
+from vem.reports.records import RunRecord, read_run
+from vem.reports.report import over_datasets_section, read_over_datasets, write_report
+from vem.reports.style import distinct_looks, drawing_style
 
 from .conftest import write_episodes, write_maze_data, write_run
 from .test_report import Page

@@ -9,8 +9,8 @@ import pytest
 
 from vem.cli import main
 from vem.errors import RunError
-from vem.report import write_report
-from vem.report.records import read_run
+from vem.reports.records import read_run
+from vem.reports.report import write_report
 
 from .conftest import write_maze_data, write_run
 

@@ -12,9 +12,9 @@ import pytest
 import vem
 from tiny import SMALL, tiny_dataset
 from vem.errors import RunError, SettingsError, Stopped
-from vem.runs import capacity
-from vem.runs.config import MOST_MEMBERS, check_seeds
-from vem.runs.directory import RunDirectory
+from vem.training import machine as capacity
+from vem.training.request import MOST_MEMBERS, check_seeds
+from vem.training.run import RunDirectory
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import pytest
 from small_runs import quick_compilation, tiny_dataset, tiny_settings
 from vem.algorithms.base import Algorithm, Stage
 from vem.errors import SettingsError
-from vem.runs import budget, loop
-from vem.runs.budget import StageCost, fit_steps, measure_costs, training_seconds
-from vem.runs.config import make_config
-from vem.runs.opening import create_run, open_run, resume_run
+from vem.training import budget, loop
+from vem.training.budget import StageCost, fit_steps, measure_costs, training_seconds
+from vem.training.request import make_config
+from vem.training.run import create_run, open_run, resume_run
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,7 @@ import pytest
 
 from vem import storage
 from vem.errors import RunError
-from vem.runs import checkpoints
+from vem.training import run as checkpoints
 
 TREE = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": (np.ones(2, np.int32), {"c": np.zeros((), np.float32)})}
 

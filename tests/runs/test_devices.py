@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from small_runs import make_run, tiny_dataset, tiny_settings
-from vem.data.alignment import ALIGNMENT, aligned, aligned_empty
+from vem.data.checks import ALIGNMENT, aligned, aligned_empty
 from vem.policy import load_policy
-from vem.runs.config import make_config
-from vem.runs.devices import Layout, lay_out
-from vem.runs.opening import create_run
+from vem.training.machine import Layout, lay_out
+from vem.training.request import make_config
+from vem.training.run import create_run
 
 TESTS = Path(__file__).parents[1]
 PROGRAM = """
@@ -22,9 +22,9 @@ import jax
 sys.path.insert(0, sys.argv[1])
 jax.config.update("jax_num_cpu_devices", 4)
 from small_runs import tiny_dataset, tiny_settings
-from vem.runs.devices import lay_out
-from vem.runs.config import make_config
-from vem.runs.opening import create_run
+from vem.training.machine import lay_out
+from vem.training.request import make_config
+from vem.training.run import create_run
 sizes = []
 for count in map(int, sys.argv[3:]):
     config = make_config("tiny", "iql", settings=tiny_settings("iql"), seeds=count, steps=10)
@@ -59,8 +59,8 @@ import jax
 sys.path.insert(0, sys.argv[1])
 jax.config.update("jax_num_cpu_devices", 2)
 from small_runs import tiny_dataset, tiny_settings
-from vem.runs.config import make_config
-from vem.runs.opening import create_run
+from vem.training.request import make_config
+from vem.training.run import create_run
 settings = {**tiny_settings("vem"), "steps_per_refresh": 2}
 config = make_config("tiny", "vem", settings=settings, seeds=2, steps=12)
 run = create_run(sys.argv[2], config, tiny_dataset(kind="discrete")).train()
@@ -84,8 +84,8 @@ sys.path.insert(0, sys.argv[1])
 jax.config.update("jax_num_cpu_devices", 4)
 from small_runs import tiny_dataset, tiny_settings
 from vem.runs import devices, loop
-from vem.runs.config import make_config
-from vem.runs.opening import create_run
+from vem.training.request import make_config
+from vem.training.run import create_run
 loop.lay_out = partial(devices.lay_out, split_batch=True)
 config = make_config("tiny", "vem", settings=tiny_settings("vem"), seeds=1, steps=10)
 run = create_run(sys.argv[2], config, tiny_dataset())

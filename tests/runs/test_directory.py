@@ -12,12 +12,10 @@ import pytest
 
 from tiny import SMALL, tiny_dataset
 from vem.errors import RunError
-from vem.runs import checkpoints
-from vem.runs.config import make_config
-from vem.runs.config_file import OLD_NAMES
-from vem.runs.directory import RunDirectory
-from vem.runs.opening import create_run, open_run, resume_run
-from vem.runs.records import DataFacts, EpisodeRecord, MetricLine
+from vem.training import run as checkpoints
+from vem.training.records import DataFacts, EpisodeRecord, MetricLine
+from vem.training.request import OLD_NAMES, make_config
+from vem.training.run import RunDirectory, create_run, open_run, resume_run
 
 SUMMARY = {
     "version": 1,
@@ -137,7 +135,7 @@ def test_a_refused_resume_leaves_the_metrics_of_the_one_that_trains(tmp_path, da
 
 HOLD = """
 import sys, time
-from vem.runs.directory import RunDirectory
+from vem.training.run import RunDirectory
 files = RunDirectory(sys.argv[1])
 files.acquire()
 print("held", flush=True)
@@ -216,7 +214,7 @@ def test_policies_are_read_once(tmp_path, dataset, monkeypatch):
     run = new_run(tmp_path / "run", dataset).train()
     assert run.policy is run.policy
     assert run.policies[0] is run.policy
-    monkeypatch.setattr("vem.runs.run.load_policy", lambda path: pytest.fail("read again"))
+    monkeypatch.setattr("vem.training.run.load_policy", lambda path: pytest.fail("read again"))
     assert run.policy.act(np.zeros(2)).shape == (1,)
 
 

@@ -5,12 +5,10 @@ import numpy as np
 import pytest
 
 from tiny import SMALL, tiny_dataset
-from vem.algorithms import find_method
-from vem.algorithms.base import put_rows, rows_shape, spec_of
-from vem.algorithms.config import build
+from vem.algorithms.base import build, find_method, put_rows, rows_shape, spec_of
 from vem.errors import DivergenceError
-from vem.runs import loop
-from vem.runs.loop import Member
+from vem.training import loop
+from vem.training.request import Member
 
 SWEPT = {"expectile": 0.3, "effective_sample": 0.5}
 

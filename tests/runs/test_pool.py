@@ -9,20 +9,17 @@ import numpy as np
 import pytest
 
 from small_runs import bits, quick_compilation, tiny_settings
-from vem.algorithms.base import put_rows
-from vem.algorithms.units import find_units
-from vem.algorithms.vem.values import target_values
-from vem.data import from_arrays, load
-from vem.data.dataset import RowBlock
-from vem.data.shards import resident
-from vem.data.stretches import cut_stretches, pack, whole_episodes
-from vem.data.writing import write_shards
+from vem.algorithms.base import find_units, put_rows
+from vem.algorithms.vem import target_values
+from vem.data.arrays import from_arrays
+from vem.data.dataset import RowBlock, cut_stretches, pack, whole_episodes
+from vem.data.load import load
+from vem.data.shards import resident, write_shards
 from vem.errors import DataError, SettingsError
-from vem.runs.config import make_config
-from vem.runs.opening import create_run, open_run, resume_run
-from vem.runs.pool import Pool
-from vem.runs.pool_plan import PoolPlan, Renewal, choose_pool_rows
 from vem.storage import read_tensors
+from vem.training.pool import Pool, PoolPlan, Renewal, choose_pool_rows
+from vem.training.request import make_config
+from vem.training.run import create_run, open_run, resume_run
 
 NUM_STEPS = 60
 
@@ -206,7 +203,7 @@ def short_chunks(monkeypatch):
     """Chunks of ten steps, so that there are some."""
     for module in ("loop", "pool_plan", "run"):
         monkeypatch.setattr(f"vem.runs.{module}.LONGEST_CHUNK", 10)
-    monkeypatch.setattr("vem.runs.pool_plan.REFRESH_SHARE", 10.0)
+    monkeypatch.setattr("vem.training.pool.REFRESH_SHARE", 10.0)
 
 
 def test_a_pool_of_all_rows_changes_no_bit(tmp_path, dataset, sharded):
@@ -278,8 +275,8 @@ def test_a_flipped_byte_stops_training_with_one_clear_error_and_loses_nothing(tm
 
 def test_the_pool_is_chosen_where_shards_do_not_fit(dataset, sharded, monkeypatch):
     assert choose_pool_rows(None, sharded) is None
-    monkeypatch.setattr("vem.runs.pool_plan.fits", lambda dataset: False)
-    monkeypatch.setattr("vem.runs.pool_plan.POOL_ROWS", 300)
+    monkeypatch.setattr("vem.training.pool.fits", lambda dataset: False)
+    monkeypatch.setattr("vem.training.pool.POOL_ROWS", 300)
     assert choose_pool_rows(None, sharded) == 300
     assert choose_pool_rows(None, dataset) is None
     assert choose_pool_rows(500, dataset) == 500

@@ -11,10 +11,9 @@ import pytest
 import vem
 from tiny import SMALL, tiny_dataset
 from vem.errors import RunError, SettingsError, VemError
-from vem.runs import checkpoints
-from vem.runs.config import make_config
-from vem.runs.directory import RunDirectory
-from vem.runs.opening import create_run, resume_run
+from vem.training import run as checkpoints
+from vem.training.request import make_config
+from vem.training.run import RunDirectory, create_run, resume_run
 
 SETTINGS = {**SMALL, "expectile": [0.2, 0.6]}
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from small_runs import make_run
-from vem.data import from_arrays
-from vem.runs.directory import RunDirectory
-from vem.runs.records import MetricLine, RunWarning
-from vem.runs.warnings import few_rows, measure_luck, small_effective_sample, unsettled_values
+from vem.data.arrays import from_arrays
+from vem.training.diagnostics import few_rows, measure_luck, small_effective_sample, unsettled_values
+from vem.training.records import MetricLine, RunWarning
+from vem.training.run import RunDirectory
 
 
 def lines(values, name="value_mean"):

@@ -2,14 +2,7 @@ import numpy as np
 import pytest
 
 from vem.errors import DivergenceError, SettingsError
-from vem.theory.analysis import (
-    contraction_rate,
-    distance,
-    fixed_point,
-    random_pairs,
-    rate_toward,
-    update_deviation,
-)
+from vem.theory.operators import contraction_rate, distance, fixed_point, random_pairs, rate_toward, update_deviation
 
 
 def halve(values):

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from vem.core.losses import expectile_loss, quantile_loss
 from vem.errors import SettingsError
-from vem.theory.expectiles import expectile_of, quantile_of
+from vem.losses import expectile_loss, quantile_loss
+from vem.theory.operators import expectile_of, quantile_of
 
 LEVELS = st.floats(0.01, 0.99)
 

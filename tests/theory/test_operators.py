@@ -5,8 +5,8 @@ import pytest
 
 from vem.errors import SettingsError
 from vem.theory import operators
-from vem.theory.analysis import fixed_point
 from vem.theory.mdp import MDP, optimal_values, policy_values, random_mdps, softmax_policy
+from vem.theory.operators import fixed_point
 
 # State 0 has rewards 0 and 1 and leads to state 1; state 1 has reward 2 and stays.
 MDP_BY_HAND = MDP(

@@ -5,15 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from vem import plan as memory
 from vem.algorithms.base import Spec, put_rows
 from vem.algorithms.vem import VEM, make
-from vem.core import memory
-from vem.core.networks import apply_networks
-from vem.data import from_arrays
+from vem.data.arrays import from_arrays
+from vem.networks import apply_networks
 from vem.theory import operators
-from vem.theory.expectiles import expectile_of
+from vem.theory.examples import bootstrapped_targets, enumerate_rollouts, plan, stepped_targets
 from vem.theory.mdp import random_mdps, softmax_policy
-from vem.theory.trajectories import bootstrapped_targets, enumerate_rollouts, plan, stepped_targets
+from vem.theory.operators import expectile_of
 
 NUM_STEPS, NUM_STATES, NUM_ACTIONS = 3, 4, 2
 

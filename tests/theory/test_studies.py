@@ -5,15 +5,9 @@ import pytest
 
 from vem.errors import SettingsError
 from vem.theory import operators
+from vem.theory.examples import Toy, interval
 from vem.theory.mdp import MDP, stochastic_transitions
-from vem.theory.studies import (
-    behavior_study,
-    horizon_study,
-    readings_study,
-    standard_error,
-    tradeoff_study,
-)
-from vem.theory.toy import Toy, interval
+from vem.theory.studies import behavior_study, horizon_study, readings_study, standard_error, tradeoff_study
 
 SMALL = Toy(num_mdps=6, num_rollouts=60, rollout_steps=30, num_pairs=20)
 

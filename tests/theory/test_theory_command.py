@@ -5,12 +5,10 @@ import re
 import pytest
 
 from vem.cli import main
-from vem.theory.captions import Caption, captions
-from vem.theory.claim import Claim
+from vem.theory.claims import Claim
+from vem.theory.examples import Toy
 from vem.theory.mdp import stochastic_transitions
-from vem.theory.page import Study, render_page
-from vem.theory.run import Settings, run
-from vem.theory.toy import Toy
+from vem.theory.output import Caption, Settings, Study, captions, render_page, run
 
 FAST = [
     *("--mdps", "3", "--rollouts", "20", "--rollout-steps", "12", "--pairs", "5"),
@@ -110,7 +108,7 @@ def full_disk():
 
 
 def test_a_full_disk_is_found_before_the_work(full_disk, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("vem.theory.run.run", lambda settings: pytest.fail("the work began"))
+    monkeypatch.setattr("vem.theory.output.run", lambda settings: pytest.fail("the work began"))
     assert main(["theory", "--out", str(tmp_path / "out"), *FAST]) == 1
     error = capsys.readouterr().err
     assert error.startswith("error: cannot write 2 MB")
@@ -119,7 +117,7 @@ def test_a_full_disk_is_found_before_the_work(full_disk, tmp_path, capsys, monke
 
 
 def test_a_disk_that_fills_later_is_one_clear_error(full_disk, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("vem.theory.files.prepare", lambda directory: directory.mkdir())
+    monkeypatch.setattr("vem.theory.output.prepare", lambda directory: directory.mkdir())
     assert main(["theory", "--out", str(tmp_path / "out"), *FAST]) == 1
     error = capsys.readouterr().err
     assert error.startswith("error: cannot write")

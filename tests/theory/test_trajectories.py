@@ -3,13 +3,10 @@ import functools
 import numpy as np
 import pytest
 
-from vem.core.losses import effective_expectile
 from vem.errors import SettingsError
+from vem.losses import effective_expectile
 from vem.theory import operators
-from vem.theory.analysis import update_deviation
-from vem.theory.expectiles import expectile_of
-from vem.theory.mdp import random_mdps, softmax_policy, stochastic_transitions
-from vem.theory.trajectories import (
+from vem.theory.examples import (
     Trajectories,
     bootstrapped_targets,
     enumerate_rollouts,
@@ -20,6 +17,8 @@ from vem.theory.trajectories import (
     stepped_targets,
     values_at,
 )
+from vem.theory.mdp import random_mdps, softmax_policy, stochastic_transitions
+from vem.theory.operators import expectile_of, update_deviation
 
 
 @pytest.fixture

@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-from vem.algorithms import awr, bail, bc, bcq, cql, discrete_bcq, discrete_cql, iql, td3bc, vem
-from vem.algorithms.presets import PRESETS
-from vem.algorithms.registry import METHODS, Method, Preset, check_actions, find_method, method_of, register
-from vem.data.action_columns import ACTION_KINDS
+from vem.algorithms import awr, bail, bc, bcq, cql, iql, td3bc, vem
+from vem.algorithms import bcq as discrete_bcq
+from vem.algorithms import cql as discrete_cql
+from vem.algorithms.base import METHODS, PRESETS, Method, Preset, check_actions, find_method, method_of, register
+from vem.data.actions import ACTION_KINDS
 
 __all__ = ["METHODS", "Method", "Preset", "check_actions", "find_method", "method_of", "register"]
 

@@ -10,11 +10,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
-from vem.algorithms.config import Configuration, setting
-from vem.core import advantages, memory
-from vem.core.arithmetic import trained
-from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
+from vem.algorithms.base import Algorithm, Batch, Configuration, Metrics, Rows, Spec, Stage, setting
+from vem.losses import effective_share, exponential_weights
+from vem.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, trained
+from vem.plan import Steps, lambda_return, value_rows
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,9 @@ def make(config: AWR, spec: Spec, num_steps: int) -> Algorithm:
         state: AWRState, old: AWRMemory, rows: Rows, index: jax.Array, key: jax.Array
     ) -> tuple[AWRState, AWRMemory]:
         value_of = lambda observations: value(state.critic, rows.observe(observations))
-        values = memory.value_rows(value_of, rows.observations, 1)
-        steps = memory.Steps(rows.rewards, config.discount * rows.continues, rows.valid)
-        returns = memory.lambda_return(values, steps, config.td_lambda)
+        values = value_rows(value_of, rows.observations, 1)
+        steps = Steps(rows.rewards, config.discount * rows.continues, rows.valid)
+        returns = lambda_return(values, steps, config.td_lambda)
         adv = (returns - values)[0, rows.drawable]
         return state, AWRMemory(returns[0], adv.mean(), jnp.maximum(adv.std(), 1e-5))
 
@@ -105,7 +104,7 @@ def make(config: AWR, spec: Spec, num_steps: int) -> Algorithm:
         (value_loss, v), grads = jax.value_and_grad(compute_value_loss, has_aux=True)(state.critic)
         critic, value_opt_state = descend(value_optimizer, grads, state.value_opt_state, state.critic)
         adv = (returns - v - memory.mean) / memory.deviation
-        weight = advantages.exponential_weights(adv, state.swept["temperature"], config.largest_weight)
+        weight = exponential_weights(adv, state.swept["temperature"], config.largest_weight)
 
         def compute_policy_loss(actor: Network) -> tuple[jax.Array, jax.Array]:
             likelihood = head.log_likelihood(apply_network(actor, batch.observations), log_std(), batch.actions)
@@ -120,7 +119,7 @@ def make(config: AWR, spec: Spec, num_steps: int) -> Algorithm:
             "return_mean": returns.mean(),
             "policy_loss": policy_loss,
             "log_likelihood": likelihood,
-            "effective_share": advantages.effective_share(weight),
+            "effective_share": effective_share(weight),
         }
         return AWRState(critic, actor, value_opt_state, policy_opt_state, state.swept), metrics
 

@@ -9,11 +9,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage
-from vem.algorithms.config import Configuration, setting
-from vem.core import memory
-from vem.core.arithmetic import trained
-from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
+from vem.algorithms.base import Algorithm, Batch, Configuration, Metrics, Rows, Spec, Stage, setting
+from vem.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, trained
+from vem.plan import Steps, monte_carlo, value_rows
 
 LEAST_VALUE = 0.01
 """Values below this share of the largest return count as that share when returns are divided by them."""
@@ -97,8 +95,8 @@ def make(config: BAIL, spec: Spec, num_steps: int) -> Algorithm:
         return BAILState(envelope, actor, value_optimizer.init(envelope), policy_optimizer.init(actor), swept)
 
     def recorded_returns(rows: Rows) -> jax.Array:
-        steps = memory.Steps(rows.rewards, config.discount * rows.continues, rows.valid)
-        return memory.monte_carlo(jnp.zeros((1, spec.num_rows)), steps)[0]
+        steps = Steps(rows.rewards, config.discount * rows.continues, rows.valid)
+        return monte_carlo(jnp.zeros((1, spec.num_rows)), steps)[0]
 
     def refresh_returns(
         state: BAILState, old: jax.Array, rows: Rows, index: jax.Array, key: jax.Array
@@ -109,7 +107,7 @@ def make(config: BAIL, spec: Spec, num_steps: int) -> Algorithm:
         state: BAILState, old: jax.Array, rows: Rows, index: jax.Array, key: jax.Array
     ) -> tuple[BAILState, jax.Array]:
         value = lambda observations: apply_networks(state.envelope, rows.observe(observations))
-        values = memory.value_rows(value, rows.observations, 1)[0]
+        values = value_rows(value, rows.observations, 1)[0]
         return state, select(closeness(recorded_returns(rows), values), rows, config.kept)
 
     def update_envelope(

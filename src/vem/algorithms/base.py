@@ -1,19 +1,29 @@
-"""What a method is: a NamedTuple of pure functions over arrays, run by ``vem.runs.loop``."""
+"""What a method is: a NamedTuple of pure functions over arrays, run by ``vem.training.loop``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import dataclasses
+import difflib
+import functools
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vem.core import memory
-from vem.core.heads import Head, make_head
-from vem.data.action_columns import choices_of
-from vem.data.dataset import Dataset
-from vem.data.facts import typical_steps, unrewarded_share
+from vem.data.actions import ACTION_KINDS, action_kind, choices_of
+from vem.data.dataset import Dataset, facts_of, typical_steps, unrewarded_share, whole_episodes
+from vem.errors import SettingsError
+from vem.networks import Head, make_head
+from vem.plan import Steps, monte_carlo
+from vem.policy.kinds import Actor, Value, register_kind
+from vem.tasks import Task
 
 State = Any
 """A pytree of arrays: parameters, targets, optimizer states, and the swept settings under ``swept``."""
@@ -225,8 +235,8 @@ def discounted_returns(
     """Σ γⁱ·r_{t+i} to the end of each row's episode; ``continues`` holds other factors than γ, one for each row."""
     zeros = jnp.zeros((1, rewards.size))
     factors = np.full(rewards.size, discount, np.float32) if continues is None else continues.astype(np.float32)
-    steps = memory.Steps(jnp.asarray(rewards), jnp.asarray(factors), jnp.asarray(valid))
-    return np.asarray(jax.jit(memory.monte_carlo)(zeros, steps))[0]
+    steps = Steps(jnp.asarray(rewards), jnp.asarray(factors), jnp.asarray(valid))
+    return np.asarray(jax.jit(monte_carlo)(zeros, steps))[0]
 
 
 def gather(rows: Rows, index: jax.Array, successor: jax.Array | None = None) -> Batch:
@@ -247,3 +257,498 @@ def draw_batch(stage: Stage, memory: Memory, rows: Rows, key: jax.Array) -> Batc
     if stage.successor is None:
         return gather(rows, index)
     return gather(rows, index, stage.successor(memory, index, jax.random.fold_in(key, 1)))
+
+
+# Typed configurations: what each setting means, which values it takes, and how text becomes one.
+
+
+LIMITS: dict[str, tuple[str, Any]] = {
+    "level": ("between 0 and 1, both excluded", lambda x: 0 < x < 1),
+    "share": ("between 0 and 1", lambda x: 0 <= x <= 1),
+    "positive share": ("above 0, at most 1", lambda x: 0 < x <= 1),
+    "discount": ("at least 0 and below 1", lambda x: 0 <= x < 1),
+    "positive": ("above 0", lambda x: x > 0),
+    "not negative": ("0 or more", lambda x: x >= 0),
+    "quantile": ("at least 0 and below ½", lambda x: 0 <= x < 0.5),
+    "any": ("a finite number", lambda x: True),
+}
+YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+def setting(default: Any, meaning: str, limit: str = "any", sweep: bool = False) -> Any:
+    """A dataclass field with its meaning, its limits (a key of LIMITS), and whether lists of values can be swept."""
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "limit": limit, "sweep": sweep})
+
+
+def sweepable(cls: type) -> tuple[str, ...]:
+    """Names of the settings that may take several values in one program."""
+    return tuple(f.name for f in dataclasses.fields(cls) if f.metadata.get("sweep"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """Base of a method's configuration: a frozen dataclass of ``setting`` fields, checked when it is made.
+
+    Values are converted to the fields' types, so "0.7" and 0.7 make the same configuration. SettingsError says which
+    setting is wrong and what it must be.
+    """
+
+    def __post_init__(self) -> None:
+        hints = type_hints(type(self))
+        for field in dataclasses.fields(self):
+            value = convert(getattr(self, field.name), hints[field.name], field.name)
+            object.__setattr__(self, field.name, value)
+            expected, holds = LIMITS[field.metadata.get("limit", "any")]
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, float | int) and not (math.isfinite(part) and holds(part)):
+                    raise SettingsError(f"{_flag(field.name)} is {part}; it must be {expected}")
+        self.check()
+
+    def check(self) -> None:
+        """Raise SettingsError for combinations of settings that mean nothing; a method with such overrides this."""
+
+    def complete(self, spec: Spec) -> tuple[Self, tuple[str, ...]]:
+        """The configuration with all that follows from the data decided, and sentences that say why."""
+        return self, ()
+
+
+C = TypeVar("C", bound=Configuration)
+
+
+@functools.cache
+def type_hints(cls: type) -> dict[str, Any]:
+    """The type of each setting."""
+    return typing.get_type_hints(cls)
+
+
+def build(cls: type[C], values: Mapping[str, Any]) -> C:
+    """The configuration with ``values`` in place of its defaults; an unknown name gets the nearest known ones."""
+    known = [f.name for f in dataclasses.fields(cls)]
+    for name in values:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=3)
+            hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+            raise SettingsError(f"{cls.__name__} has no setting {name!r}; {hint}")
+    return cls(**values)
+
+
+def convert(value: Any, hint: Any, name: str) -> Any:
+    """``value``, from Python, JSON or the command line, as the type of the setting."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        if value is None or (isinstance(value, str) and value.lower() == "none"):
+            return None
+        return convert(value, next(a for a in arguments if a is not type(None)), name)
+    if origin is Literal:
+        for choice in arguments:
+            if value == choice or (isinstance(value, str) and value == str(choice)):
+                return choice
+        raise SettingsError(f"{_flag(name)} is {value!r}; choose from {', '.join(map(str, arguments))}")
+    if origin is tuple:
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            raise SettingsError(f"{_flag(name)} is {value!r}; it must be a list of numbers, such as 256,256")
+        return tuple(convert(part, arguments[0], name) for part in parts)
+    if hint is bool:
+        text = str(value).lower()
+        if text not in YES + NO:
+            raise SettingsError(f"{_flag(name)} is {value!r}; write yes or no")
+        return text in YES
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = float(value)
+        if hint is int and number != int(number):
+            raise ValueError
+        return hint(number)
+    except (TypeError, ValueError, OverflowError):
+        kind = "a whole number" if hint is int else "a number"
+        raise SettingsError(f"{_flag(name)} is {value!r}; it must be {kind}") from None
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+# The units that networks see, found in passes over slices of the data: for data that is not held as a whole.
+
+
+SEGMENT_ROWS = 1 << 18
+"""Rows whose returns are computed together; episodes are not cut."""
+
+
+class Units(NamedTuple):
+    """What ``put_rows`` finds in all rows."""
+
+    observation_mean: np.ndarray
+    observation_deviation: np.ndarray
+    value_unit: float
+    largest_reward: float
+    """The largest |r|, in the unit of the values."""
+    reward_scale: float
+    reward_shift: float
+
+
+def find_units(
+    dataset: Dataset,
+    normalize_observations: bool = False,
+    normalize_rewards: bool = False,
+    reward_scale: float = 1.0,
+    reward_shift: float = 0.0,
+    return_span: float | None = None,
+    discount: float = 0.99,
+) -> Units:
+    """The units of a dataset under a method's settings; ``put_rows`` says what they mean."""
+    facts = facts_of(dataset) if dataset.shards is None else dataset.shards.facts
+    mean, deviation = np.zeros(dataset.observation_size, np.float32), np.ones(dataset.observation_size, np.float32)
+    if normalize_observations:
+        mean = np.asarray(facts.observation_mean, np.float32)
+        deviation = np.maximum(facts.observation_deviation, 1e-3).astype(np.float32)
+    unit = 1.0
+    if normalize_rewards or return_span is not None:
+        largest, lowest, highest = 0.0, np.inf, -np.inf
+        for part in whole_episodes(dataset.episode_ends, SEGMENT_ROWS):
+            valid = dataset.column("valid", part.start, part.stop)
+            rewards = dataset.column("rewards", part.start, part.stop)
+            rewards = np.where(valid, rewards * reward_scale + reward_shift, 0).astype(np.float32)
+            if normalize_rewards:
+                largest = max(largest, _largest_return(rewards, valid, discount))
+            else:
+                starts = np.concatenate([[0], np.flatnonzero(~valid)[:-1] + 1])
+                returns = np.add.reduceat(rewards.astype(np.float64), starts)
+                lowest, highest = min(lowest, returns.min()), max(highest, returns.max())
+        unit = largest or 1.0 if return_span is None or normalize_rewards else (highest - lowest) / return_span or 1.0
+    extremes = (reward_scale * reward + reward_shift for reward in (facts.least_reward, facts.largest_reward))
+    largest_reward = max(map(abs, extremes)) / unit
+    return Units(mean, deviation, float(unit), largest_reward, reward_scale, reward_shift)
+
+
+def _largest_return(rewards: np.ndarray, valid: np.ndarray, discount: float) -> float:
+    """The largest |Σ γⁱ·r_{t+i}| of whole episodes."""
+    # Rows that are not valid fill up to a length that repeats: a program is compiled for each length.
+    missing = -len(rewards) % SEGMENT_ROWS
+    returns = discounted_returns(np.pad(rewards, (0, missing)), np.pad(valid, (0, missing)), discount)
+    return float(np.abs(returns).max())
+
+
+# The methods, by name, and how one is added from outside.
+
+
+class Preset(NamedTuple):
+    """Named settings of a method, and rules for reading the data."""
+
+    settings: dict[str, Any]
+    rules: dict[str, Any]
+    """Reading rules of ``vem.data.load``, and ``repeat_terminals``."""
+    source: str
+    """Where the numbers come from."""
+    families: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    """Settings that differ by task family, put on top of ``settings``."""
+
+
+class Method(NamedTuple):
+    """A method before it is bound to a configuration and data."""
+
+    config: type[Any]
+    """Its ``Configuration``."""
+    make: Callable[[Any, Spec, int], Algorithm]
+    """(configuration, sizes of the data, steps) → Algorithm."""
+    summary: str
+    presets: Mapping[str, Preset]
+    arithmetic: Callable[[Any, Spec], dict[str, float]] | None = None
+    """(configuration, sizes of the data) → stage → floating-point operations that one update needs."""
+    ablates: str | None = None
+    """The method this one is a variation of, whose presets it shares."""
+    overrides: Mapping[str, Any] = MappingProxyType({})
+    """What the variation changes: settings put on top of any preset."""
+    actions: tuple[str, ...] = ("box",)
+    """Kinds of actions that it can learn: of ``vem.data.actions.ACTION_KINDS``."""
+
+
+METHODS: dict[str, Method] = {}
+KIND_NAMES = {
+    "box": "actions that are numbers",
+    "discrete": "discrete actions",
+    "several": "several discrete actions at once",
+    "mixed": "actions with numbers and discrete columns",
+}
+
+
+def register(
+    name: str,
+    config: type[Configuration],
+    make: Callable[[Any, Spec, int], Algorithm],
+    summary: str,
+    presets: Mapping[str, Preset] | None = None,
+    actor: Actor | None = None,
+    value: Value | None = None,
+    arithmetic: Callable[[Any, Spec], dict[str, float]] | None = None,
+    overwrite: bool = False,
+    actions: Sequence[str] = ("box",),
+) -> None:
+    """Add a method: programs that import the module of this call can then train and compare it by ``name``.
+
+    ``actor`` and ``value`` are needed only for a new kind of policy: how it acts and values states in NumPy
+    (``vem.policy``). Its kind is ``name``, so ``make`` returns an Algorithm with ``policy_kind=name``. Without
+    ``presets`` the method has one, ``default``: the configuration's own defaults. ``overwrite`` replaces a method of
+    the same name, for example when a notebook cell runs again. ``actions`` are the kinds of actions that it can learn:
+    ``box`` (numbers), ``discrete`` (one choice), ``several`` (choices), ``mixed`` (both); with ``spec.head`` as its
+    distribution a method learns all of them.
+    """
+    if not re.fullmatch(r"[a-z0-9-]+", name):
+        raise SettingsError(f"{name!r} cannot name a method; use small letters, digits and hyphens, as in my-method")
+    if name in METHODS and not overwrite:
+        raise SettingsError(f"there is a method {name!r} already; choose another name, or give overwrite=True")
+    _check_config(name, config)
+    if unknown := [kind for kind in actions if kind not in ACTION_KINDS]:
+        raise SettingsError(f"method {name!r} has actions {unknown[0]!r}; choose from {', '.join(ACTION_KINDS)}")
+    chosen = {"default": Preset({}, {}, "the configuration's own defaults"), **(presets or {})}
+    for preset in chosen.values():
+        for family in ({}, *preset.families.values()):
+            build(config, preset.settings | family)
+    if value is not None and actor is None:
+        raise SettingsError(f"method {name!r} has a value function but no actor; give both, or neither")
+    if actor is not None:
+        register_kind(name, actor, value, overwrite)
+    METHODS[name] = Method(config, make, summary, MappingProxyType(chosen), arithmetic, actions=tuple(actions))
+
+
+def _check_config(name: str, config: Any) -> None:
+    is_own = isinstance(config, type) and issubclass(config, Configuration) and "__dataclass_fields__" in vars(config)
+    if not is_own:
+        found = getattr(config, "__name__", repr(config))
+        raise SettingsError(
+            f"the configuration of method {name!r} is {found}; it must be a frozen dataclass derived from "
+            "vem.algorithms.base.Configuration"
+        )
+    if plain := [field.name for field in dataclasses.fields(config) if "meaning" not in field.metadata]:
+        raise SettingsError(f"{config.__name__}.{plain[0]} has no description; define it with setting(default, text)")
+    for other, method in METHODS.items():
+        if method.config is config and method.ablates is None and other != name:
+            raise SettingsError(f"{config.__name__} is the configuration of method {other!r}; derive one of your own")
+
+
+def find_method(name: str) -> Method:
+    """The method of that name; SettingsError lists the known ones."""
+    if name not in METHODS:
+        raise SettingsError(f"there is no algorithm {name!r}; choose from {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def check_actions(name: str, spec: Spec) -> None:
+    """SettingsError unless the method can learn actions of the data's kind; it names those that can."""
+    kind = action_kind(spec.choices)
+    if kind in find_method(name).actions:
+        return
+    able = [other for other, method in METHODS.items() if kind in method.actions and method.ablates is None]
+    raise SettingsError(f"{name} cannot learn {KIND_NAMES[kind]}; these can: {', '.join(able)}")
+
+
+def method_of(config: Configuration) -> str:
+    """The name of the method that a configuration object is of; "vem" for all of VEM's ablations."""
+    for name, method in METHODS.items():
+        if method.ablates is None and type(config) is method.config:
+            return name
+    raise SettingsError(f"{type(config).__name__} is not the configuration of a known method; register it first")
+
+
+# Named settings: the paper's, its authors', ours, and the official ones of the other methods, as data.
+
+
+_OURS = Preset({}, {}, "the settings' own defaults, chosen by hand in short trials (docs/choices.md)")
+
+_PAPER_VEM = Preset(
+    settings={
+        "expectile": 0.3,
+        "discount": 0.99,
+        "policy": "regression",
+        "order": "expectile-then-plan",
+        "value_loss": "squared",
+        "plan": "episodic",
+        "least_plan_steps": 1,
+        "num_critics": 2,
+        "initial_values": "random",
+        "schedule": "joint",
+        "steps_per_refresh": 200,
+        "refresh": "full",
+        "target_rate": 0.005,
+        "target_update": "refresh",
+        "advantage": "raw",
+        "clip_quantile": None,
+        "weight": "softmax",
+        "temperature": 100.0,
+        "policy_draw": "uniform",
+        "policy_hidden": (256, 256),
+        "log_std_low": -6.0,
+        "log_std_high": 0.0,
+        "value_lr": 1e-3,
+        "policy_lr": 1e-3,
+        "batch_size": 128,
+        "normalize_observations": False,
+        "normalize_rewards": False,
+        "policy_lr_schedule": "none",
+        "policy_weight_decay": 0.0,
+    },
+    rules={"time_limit": "end"},
+    source="paper, sections 3.1 to 3.3, algorithm 1 and tables 2 and 3; the temperature is the authors'",
+)
+
+_AUTHORS_VEM = Preset(
+    settings={
+        "expectile": 0.3,
+        "discount": 0.99,
+        "policy": "regression",
+        "order": "plan-then-expectile",
+        "value_loss": "squared-weight",
+        "plan": "crossed",
+        "num_plan_steps": 1000,
+        "least_plan_steps": 1,
+        "num_critics": 4,
+        "initial_values": "random",
+        "schedule": "value-then-policy",
+        "value_share": 0.5,
+        "steps_per_refresh": 200,
+        "refresh": "full",
+        "target_rate": 1 - 0.995**200,
+        "target_update": "update",
+        "advantage": "raw",
+        "clip_quantile": None,
+        "weight": "softmax",
+        "temperature": 100.0,
+        "policy_draw": "uniform",
+        "drop_below": -1000.0,
+        "policy_hidden": (256, 256, 256, 256),
+        "log_std_low": -6.0,
+        "log_std_high": 0.0,
+        "value_lr": 3e-4,
+        "policy_lr": 3e-4,
+        "batch_size": 128,
+        "normalize_observations": False,
+        "normalize_rewards": False,
+        "policy_lr_schedule": "none",
+        "policy_weight_decay": 0.0,
+    },
+    rules={"time_limit": "end", "repeat_terminals": True},
+    source="the program the authors released",
+)
+
+_IQL = Preset(
+    settings={},
+    rules={},
+    source="the official program's configurations",
+    families={
+        "antmaze": {"expectile": 0.9, "inverse_temperature": 10.0, "reward_shift": -1.0},
+        "adroit": {"expectile": 0.7, "inverse_temperature": 0.5, "policy_dropout": 0.1},
+        "mujoco": {"return_span": 1000.0},
+    },
+)
+
+_AWR = Preset(
+    settings={},
+    rules={},
+    source="the official program's configurations: σ 0.4 for the walking robots, 0.2 for Ant, taken for Adroit as well",
+    families={"antmaze": {"policy_std": 0.2}, "adroit": {"policy_std": 0.2}},
+)
+
+_CQL_LAGRANGE = {"conservative_weight": 5.0, "lagrange_threshold": 5.0}
+_CQL = Preset(
+    settings={},
+    rules={},
+    source="the official program's settings for MuJoCo and AntMaze; for Adroit, which has none, the Lagrange ones",
+    families={
+        "mujoco": {"conservative_weight": 5.0},
+        "antmaze": {**_CQL_LAGRANGE, "reward_scale": 4.0, "reward_shift": -2.0},
+        "adroit": _CQL_LAGRANGE,
+    },
+)
+
+_BAIL = Preset({}, {}, "the official program's settings, the same for every task")
+_BCQ = Preset({}, {}, "the official program's settings, the same for every task")
+_BCQ_EM = Preset({}, {}, "BCQ's official settings with the memory of the paper's appendix, which gives no numbers")
+_TD3BC = Preset({}, {}, "the official program's settings, the same for every task")
+
+PRESETS: dict[str, dict[str, Preset]] = {
+    "vem": {"default": _OURS, "paper": _PAPER_VEM, "authors": _AUTHORS_VEM},
+    "bc": {"default": _OURS},
+    "awr": {"default": _AWR},
+    "bail": {"default": _BAIL},
+    "bcq": {"default": _BCQ},
+    "bcq-em": {"default": _BCQ_EM},
+    "cql": {"default": _CQL},
+    "iql": {"default": _IQL},
+    "td3bc": {"default": _TD3BC},
+}
+
+OFFICIAL_STEPS: dict[tuple[str, str], int] = {
+    ("vem", "default"): 100_000,  # ours
+    ("vem", "paper"): 2_000_000,  # 10,000 refreshes and 200 steps after each
+    ("vem", "authors"): 4_000_000,  # as many for the values, then as many for the policy
+    ("bc", "default"): 1_000_000,  # no program of its own: as the others
+    ("awr", "default"): 1_000_000,  # its program has no number for recorded data: as the others
+    ("bail", "default"): 286_000,  # 200,000 steps of cloning, and the share of the envelope before them
+    ("bcq", "default"): 1_000_000,
+    ("bcq-em", "default"): 1_000_000,  # the paper gives none: as BCQ
+    ("cql", "default"): 3_000_000,  # 3,000 epochs of 1,000 steps
+    ("iql", "default"): 1_000_000,
+    ("td3bc", "default"): 1_000_000,
+}
+"""Method and preset → steps in all that its official program takes by default."""
+
+_FAMILIES = {
+    "vem/AntMaze": "antmaze",
+    "vem/PointMaze": "antmaze",
+    "vem/Adroit": "adroit",
+    "vem/HalfCheetah": "mujoco",
+    "vem/Hopper": "mujoco",
+    "vem/Walker2d": "mujoco",
+}
+"""Start of an environment's id → its family. The built-in mazes go with AntMaze: sparse goals."""
+
+
+def task_family(task: Task | None) -> str | None:
+    """The family whose settings apply to a task; none for a task that is not known."""
+    if task is None:
+        return None
+    return next((name for start, name in _FAMILIES.items() if task.environment.startswith(start)), None)
+
+
+def split_label(label: str) -> tuple[str, str | None]:
+    """The method that a cell's label names, and the preset that it names too: ``vem-paper`` is VEM's preset paper.
+
+    SettingsError lists the methods if it is neither a method nor a method and one of its presets.
+    """
+    if label not in METHODS:
+        for name, method in METHODS.items():
+            if label.startswith(f"{name}-") and label.removeprefix(f"{name}-") in method.presets:
+                return name, label.removeprefix(f"{name}-")
+    find_method(label)
+    return label, None
+
+
+def official_steps(label: str) -> int:
+    """Steps that the official program of a method takes; SettingsError where none is known."""
+    algorithm, preset = split_label(label)
+    if (algorithm, preset or "default") not in OFFICIAL_STEPS:
+        raise SettingsError(f"no official number of steps is known of {label}; give --steps or --minutes instead")
+    return OFFICIAL_STEPS[algorithm, preset or "default"]
+
+
+def find_preset(algorithm: str, name: str, task: Task | None = None) -> Preset:
+    """The preset of a method with the settings of the task's family.
+
+    The paper's and the authors' VEM take the τ that the paper tuned for the task, if any. An ablation has the presets
+    of the method it ablates, with its own changes on top.
+    """
+    method = find_method(algorithm)
+    if name not in method.presets:
+        raise SettingsError(f"{algorithm} has no preset {name!r}; choose from {', '.join(method.presets)}")
+    preset = method.presets[name]
+    settings = preset.settings | preset.families.get(task_family(task) or "", {})
+    if (
+        (method.ablates or algorithm) == "vem"
+        and name != "default"
+        and task is not None
+        and task.paper_expectile is not None
+    ):
+        settings["expectile"] = task.paper_expectile
+    return preset._replace(settings={**settings, **method.overrides})

@@ -9,11 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.config import Configuration, setting
-from vem.core.arithmetic import trained
-from vem.core.distributions import log_deviation
-from vem.core.networks import Network, apply_network, descend, init_network, scheduled_lr
+from vem.algorithms.base import Algorithm, Batch, Configuration, Metrics, Spec, Stage, no_memory, no_refresh, setting
+from vem.networks import Network, apply_network, descend, init_network, log_deviation, scheduled_lr, trained
 
 
 @dataclass(frozen=True)

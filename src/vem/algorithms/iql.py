@@ -9,16 +9,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.config import Configuration, setting
-from vem.core import advantages, losses
-from vem.core.arithmetic import forward, trained
-from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
+from vem.algorithms.base import Algorithm, Batch, Configuration, Metrics, Spec, Stage, no_memory, no_refresh, setting
+from vem.losses import effective_share, expectile_loss, exponential_weights
+from vem.networks import Network, apply_network, apply_networks, descend, forward, init_network, init_networks, trained
 
 
 @dataclass(frozen=True)
 class IQL(Configuration):
-    """The official settings for MuJoCo; ``vem.algorithms.presets`` holds those of the other task families."""
+    """The official settings for MuJoCo; ``vem.algorithms.base`` holds those of the other task families."""
 
     expectile: float = setting(
         0.7, "τ: at ½ V is the mean of Q over recorded actions, toward 1 the best of them", "level", sweep=True
@@ -109,14 +107,14 @@ def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
 
         def compute_value_loss(values: Network) -> jax.Array:
             difference = q - apply_networks(values, batch.observations)[0]
-            return losses.expectile_loss(difference, state.swept["expectile"]).mean()
+            return expectile_loss(difference, state.swept["expectile"]).mean()
 
         value_loss, grads = jax.value_and_grad(compute_value_loss)(state.values)
         values, value_opt_state = descend(value_optimizer, grads, state.value_opt_state, state.values)
 
         v = apply_networks(values, batch.observations)[0]
         temperature = 1 / jnp.maximum(state.swept["inverse_temperature"], 1e-8)
-        weight = advantages.exponential_weights(q - v, temperature, config.largest_weight)
+        weight = exponential_weights(q - v, temperature, config.largest_weight)
 
         def compute_policy_loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
             actor, free = parameters
@@ -143,7 +141,7 @@ def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
             "critic_loss": critic_loss,
             "policy_loss": policy_loss,
             "log_likelihood": likelihood,
-            "effective_share": advantages.effective_share(weight),
+            "effective_share": effective_share(weight),
         }
         state = state._replace(
             values=values,

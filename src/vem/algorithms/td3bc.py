@@ -9,11 +9,19 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Metrics, Spec, Stage, no_memory, no_refresh
-from vem.algorithms.config import Configuration, setting
-from vem.core.arithmetic import forward, passed, trained
-from vem.core.distributions import policy_mean
-from vem.core.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
+from vem.algorithms.base import Algorithm, Batch, Configuration, Metrics, Spec, Stage, no_memory, no_refresh, setting
+from vem.networks import (
+    Network,
+    apply_network,
+    apply_networks,
+    descend,
+    forward,
+    init_network,
+    init_networks,
+    passed,
+    policy_mean,
+    trained,
+)
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,24 @@ VERBS = {
     "theory": "the paper's theory: operators, lemmas and figures on random MDPs",
 }
 
+_PLACES = {
+    "train": ("train", "register"),
+    "evaluate": ("runs", "register"),
+    "estimate": ("runs", "register_estimate"),
+    "select": ("runs", "register_select"),
+    "compare": ("compare", "register"),
+    "sweep": ("compare", "register_sweep"),
+    "export": ("runs", "register_export"),
+    "report": ("runs", "register_report"),
+    "data": ("data", "register"),
+    "theory": ("theory", "register"),
+}
+"""Verb → file and function that adds its options."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the ``vem`` command and return its exit code: 0 done, 1 failed, 2 usage."""
-    from vem.errors import VemError
-    from vem.extras import explain
+    from vem.errors import VemError, explain
 
     try:
         return _run(arguments)
@@ -57,8 +70,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     verbs = parser.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
     for name, summary in VERBS.items():
         if name in arguments[:1]:
-            verb = importlib.import_module(f"vem.cli.{name}")
-            verb.register(verbs, arguments) if name in ("train", "sweep") else verb.register(verbs)
+            module, function = _PLACES[name]
+            register = getattr(importlib.import_module(f"vem.cli.{module}"), function)
+            register(verbs, arguments) if name in ("train", "sweep") else register(verbs)
         else:
             verbs.add_parser(name, help=summary)
     options = parser.parse_args(arguments)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vem.cli.reading import add_reading, add_table_roles, given_roles, given_rules
+from vem.cli.train import add_reading, add_table_roles, given_roles, given_rules
 
 SECONDS_PER_LINE = 10.0
 
@@ -131,7 +131,8 @@ def register(verbs: Any) -> None:
 
 def run_describe(options: argparse.Namespace) -> None:
     """Print what a dataset holds."""
-    from vem.data import describe, load
+    from vem.data.description import describe
+    from vem.data.load import load
     from vem.errors import DataWarning
 
     with warnings.catch_warnings():
@@ -144,7 +145,7 @@ def run_describe(options: argparse.Namespace) -> None:
         )
     description = describe(dataset)
     if options.plot:
-        from vem.data.picture import draw
+        from vem.data.description import draw
 
         draw(dataset, description, options.plot)
     if options.json:
@@ -161,10 +162,9 @@ def run_describe(options: argparse.Namespace) -> None:
 
 def run_map(options: argparse.Namespace) -> None:
     """Print or write the proposed mapping, with the reasons as comments."""
-    from vem.data.mapping import make_map
-    from vem.data.mapping_file import to_toml
+    from vem.data.mapping import make_map, to_toml
     from vem.data.proposal import propose
-    from vem.data.table_source import open_table
+    from vem.data.table_columns import open_table
     from vem.errors import DataError
 
     if options.out and Path(options.out).exists():
@@ -185,7 +185,7 @@ def run_map(options: argparse.Namespace) -> None:
 def run_list(options: argparse.Namespace) -> None:
     """Print which datasets are known and where they are."""
     from vem.data.description import aligned
-    from vem.data.sources import available, search_directories
+    from vem.data.load import available, search_directories
 
     entries = available(options.data_dir)
     directories = search_directories(options.data_dir)
@@ -204,11 +204,17 @@ def run_list(options: argparse.Namespace) -> None:
 
 def run_make(options: argparse.Namespace) -> None:
     """Record a dataset."""
+    from vem.collect.benchmark import (
+        CLONED_TASKS,
+        RANDOM_TASKS,
+        WALKED_TASKS,
+        count_arrivals,
+        write_cloned,
+        write_random,
+        write_walked,
+    )
     from vem.data.mazes import write_maze, write_minari
-    from vem.data.random_policies import RANDOM_TASKS, write_random
     from vem.errors import SettingsError
-    from vem.evaluation.cloned import CLONED_TASKS, write_cloned
-    from vem.evaluation.walked import WALKED_TASKS, count_arrivals, write_walked
     from vem.tasks import find_task
 
     task = find_task(options.name)
@@ -244,7 +250,7 @@ def run_make(options: argparse.Namespace) -> None:
 
 def run_convert(options: argparse.Namespace) -> None:
     """Write a dataset as shards."""
-    from vem.data.conversion import convert
+    from vem.data.load import convert
 
     with row_progress() as report:
         path = convert(options.dataset, options.out, options.data_dir, report, **given_rules(options))

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vem.evaluation.summary import Evaluation
-    from vem.runs.directory import RunDirectory
+    from vem.evaluation.results import Evaluation
+    from vem.training.run import RunDirectory
+
 
 MAZE = "pointmaze-medium"
 FILE = "example.json"
@@ -50,12 +51,12 @@ def is_example(path: str | Path) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Record, train both methods, evaluate them and the behavior, write the report."""
-    from vem.extras import require
+    from vem.errors import require
 
     require("jax", "gymnasium", "gymnasium_robotics", "mujoco", "matplotlib", "jinja2")
     from vem.api import free_directory
-    from vem.runs.directory import RunDirectory
     from vem.storage import write_json
+    from vem.training.run import RunDirectory
 
     parts = _parts(options)
     if options.out is None:
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 def resume(options: argparse.Namespace) -> int:
     """Do what is left of the example in ``options.resume``."""
     from vem.errors import SettingsError
-    from vem.runs.directory import RunDirectory
+    from vem.training.run import RunDirectory
 
     given = [name for name in ("dataset", "data_dir", "evaluate_every") if getattr(options, name) is not None]
     if given:
@@ -88,10 +89,9 @@ def resume(options: argparse.Namespace) -> int:
 
 def _parts(options: argparse.Namespace) -> list[Part]:
     """The runs that the options ask for, checked: the chosen method, and behavior cloning beside it."""
-    from vem.cli.reading import given_rules
-    from vem.cli.train import given_settings, parse_seeds
+    from vem.cli.train import given_rules, given_settings, parse_seeds
     from vem.errors import SettingsError
-    from vem.runs.config import make_config
+    from vem.training.request import make_config
 
     unused = [name for name in ("data_dir", "task") if getattr(options, name) is not None]
     if unused:
@@ -132,7 +132,7 @@ def _read_parts(path: Path) -> list[Part]:
 def _complete(files: RunDirectory, parts: list[Part], options: argparse.Namespace) -> int:
     """Train what is not trained, evaluate everything, write the report and print the table."""
     from vem.errors import Stopped
-    from vem.report import write_report
+    from vem.reports.report import write_report
 
     started, directory = time.monotonic(), files.path
     paths = [directory / part.algorithm for part in parts]
@@ -187,8 +187,8 @@ def _evaluate(paths: list[Path]) -> dict[str, Evaluation]:
     """The evaluations of the runs, and that of the behavior itself from the same starts."""
     from vem.evaluation.environments import find_target
     from vem.evaluation.evaluate import evaluate
+    from vem.evaluation.results import summarize
     from vem.evaluation.rollout import waypoint_actor
-    from vem.evaluation.summary import summarize
     from vem.evaluation.workers import Evaluator
 
     found = {path.name: evaluate(path, episodes=NUM_EPISODES) for path in paths}
@@ -201,7 +201,7 @@ def _evaluate(paths: list[Path]) -> dict[str, Evaluation]:
 
 
 def _print_table(evaluations: dict[str, Evaluation]) -> None:
-    from vem.evaluation.table import Table
+    from vem.evaluation.statistics import Table
 
     rows = []
     for name, evaluation in evaluations.items():

@@ -11,7 +11,7 @@ defaults are the paper's settings where it gives them."""
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb and its options; defaults that are None are those of ``vem.theory.run.Settings``."""
+    """Add the verb and its options; defaults that are None are those of ``vem.theory.output.Settings``."""
     parser = verbs.add_parser("theory", help="the paper's theory and toy figures, measured", description=DESCRIPTION)
     parser.set_defaults(run=run)
     output = parser.add_argument_group("output")
@@ -55,8 +55,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def run(options: argparse.Namespace) -> int:
     """Compute, write, and print where the page is."""
-    from vem.theory import files
-    from vem.theory.run import run as measure
+    from vem.theory import output as files
+    from vem.theory.output import run as measure
 
     settings = _settings(options)
     settings.check()
@@ -75,9 +75,9 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace):
     from dataclasses import replace
 
+    from vem.theory.examples import Toy
     from vem.theory.mdp import deterministic_transitions, stochastic_transitions
-    from vem.theory.run import Settings
-    from vem.theory.toy import Toy
+    from vem.theory.output import Settings
 
     kinds = {"deterministic": deterministic_transitions, "stochastic": stochastic_transitions}
     toy = Toy(

@@ -6,17 +6,168 @@ import dataclasses
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from vem.data import checks, episodes
-from vem.data.action_columns import ActionColumn, Discrete, choices_of, discrete_column, recognize, require_codes
-from vem.data.bounds import Bounds, action_limits, bounds_to_json, known_bounds
-from vem.data.columns import Column
+from vem.data.actions import ActionColumn, Discrete, choices_of, discrete_column, recognize, require_codes
+from vem.data.checks import (
+    Bounds,
+    Column,
+    FiniteCheck,
+    action_limits,
+    as_float32,
+    bounds_to_json,
+    known_bounds,
+    require_actions,
+    require_choice,
+    require_finite,
+    require_flags,
+    require_length,
+    require_matrix,
+    require_single,
+    require_vector,
+)
 from vem.data.dataset import DataInfo, Dataset, RowBlock, with_bounds
 from vem.errors import DataError, DataWarning
 from vem.tasks import resolve_task
+
+# Recorded rows → episodes: where recordings end, which rows stay, which are final observations.
+
+
+SPLITS = ("terminals", "first-success", "time-limits")
+TIME_LIMITS = ("bootstrap", "end")
+TELEPORTS = ("split", "keep")
+
+JUMP_FACTOR = 10.0
+JUMP_QUANTILE = 0.99
+NUM_STRETCHES = 8
+STRETCH_ROWS = 8_192
+MATCH_TOLERANCE = 1e-4
+
+
+class Layout(NamedTuple):
+    """Where each row of a Dataset comes from."""
+
+    rows: np.ndarray
+    """Recorded row of each dataset row, never decreasing."""
+    valid: np.ndarray
+    """False on the final observation of each episode."""
+    terminal: np.ndarray
+    """The step ended the MDP; only on valid rows."""
+    from_next: np.ndarray
+    """The observation comes from ``next_observations`` of the recorded row."""
+
+
+def jump_thresholds(observations: Column) -> np.ndarray:
+    """For each dimension d, 10 × the 99 % quantile of |s_{t+1,d} − s_{t,d}|; infinite where that is zero.
+
+    The quantile comes from the whole file, or from eight evenly spaced stretches of a long one. It measures
+    ordinary steps as long as fewer than one row in a hundred is an unmarked reset.
+    """
+    num_rows = observations.num_rows
+    if num_rows <= NUM_STRETCHES * STRETCH_ROWS:
+        stretches = [(0, num_rows)]
+    else:
+        starts = np.linspace(0, num_rows - STRETCH_ROWS, NUM_STRETCHES).astype(int)
+        stretches = [(start, start + STRETCH_ROWS) for start in starts]
+    with np.errstate(all="ignore"):
+        steps = [np.abs(np.diff(as_float32(observations.read(*stretch)), axis=0)) for stretch in stretches]
+        quantile = np.quantile(np.concatenate(steps), JUMP_QUANTILE, axis=0) if num_rows > 1 else np.zeros(1)
+    return np.where(quantile > 0, JUMP_FACTOR * quantile, np.inf).astype(np.float32)
+
+
+def find_resets(
+    observations: Column, next_observations: Column | None, thresholds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Jumps and breaks: True at row t where a reset seems to lie between the rows t and t + 1.
+
+    A jump is a step from sₜ to sₜ₊₁ that exceeds a threshold in some dimension; a break is a next
+    observation of row t that is not sₜ₊₁ (none without ``next_observations``). Checks on the way that all
+    rows are finite.
+    """
+    jumps, breaks = np.zeros((2, observations.num_rows), np.bool_)
+    finite, finite_next = FiniteCheck(observations.name), FiniteCheck("next_observations")
+    before = before_next = None
+    for start, block in observations.blocks():
+        finite.see(start, block)
+        following = None
+        if next_observations is not None:
+            following = as_float32(next_observations.read(start, start + len(block)))
+            finite_next.see(start, following)
+        if finite.count or finite_next.count:
+            continue
+        inside = slice(start, start + len(block) - 1)
+        jumps[inside] = _leaps(block[:-1], block[1:], thresholds)
+        if before is not None:
+            jumps[start - 1] = _leaps(before, block[:1], thresholds)[0]
+        if following is not None:
+            breaks[inside] = _differ(following[:-1], block[1:])
+            if before_next is not None:
+                breaks[start - 1] = _differ(before_next, block[:1])[0]
+            before_next = following[-1:].copy()
+        before = block[-1:].copy()
+    finite.finish()
+    finite_next.finish()
+    return jumps, breaks
+
+
+def _leaps(before: np.ndarray, after: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    steps = np.subtract(after, before)
+    return np.any(np.abs(steps, out=steps) > thresholds, axis=1)
+
+
+def _differ(successor: np.ndarray, observation: np.ndarray) -> np.ndarray:
+    return np.any(np.abs(successor - observation) > MATCH_TOLERANCE * (1 + np.abs(observation)), axis=1)
+
+
+def lay_out(
+    terminals: np.ndarray,
+    recording_ends: np.ndarray,
+    successor_known: np.ndarray,
+    *,
+    split: str,
+    time_limit: str,
+) -> Layout:
+    """The layout of the dataset under the named rules.
+
+    ``recording_ends`` marks the last row of each recording, for whatever reason; ``successor_known`` the
+    rows whose own next observation is recorded. Under ``time_limit="bootstrap"`` a recording's last row
+    without known successor gives its observation as the final one and loses its action. An episode that
+    ends by a terminal without known successor repeats its last observation, which nothing bootstraps from.
+    """
+    recording_ends = recording_ends.copy()
+    recording_ends[-1] = True
+    keep = np.ones(len(terminals), np.bool_)
+    if split == "terminals":
+        ended = terminals
+    elif split == "time-limits":
+        ended = terminals & recording_ends
+    else:
+        seen = np.cumsum(terminals)
+        first_rows = np.flatnonzero(np.concatenate([[True], recording_ends[:-1]]))
+        seen_before_recording = (seen - terminals)[first_rows]
+        recording = np.cumsum(recording_ends) - recording_ends
+        keep = (seen - terminals) == seen_before_recording[recording]
+        ended = terminals & keep
+    last = (recording_ends | ended) & keep
+    if time_limit == "end":
+        ended = last
+    becomes_final = last & ~ended & ~successor_known
+
+    index = np.repeat(np.arange(len(terminals)), keep * (1 + (last & ~becomes_final)))
+    # A row that is emitted twice is a step first and a final observation second.
+    final = becomes_final[index]
+    final[1:] |= index[1:] == index[:-1]
+    follows_final = np.concatenate([[True], final[:-1]])
+    wanted = ~(final & follows_final)
+    index, final = index[wanted], final[wanted]
+    return Layout(
+        rows=index,
+        valid=~final,
+        terminal=ended[index] & ~final,
+        from_next=final & successor_known[index],
+    )
 
 
 def from_arrays(
@@ -129,10 +280,10 @@ class Prepared:
         """Recorded steps."""
         return self.states.num_rows
 
-    def layout(self, start: int, stop: int) -> episodes.Layout:
+    def layout(self, start: int, stop: int) -> Layout:
         """The layout of the recorded steps from ``start`` to ``stop``, which must be whole recordings."""
         part = slice(start, stop)
-        return episodes.lay_out(
+        return lay_out(
             self.terminals[part],
             self.recording_ends[part],
             self.successor_known[part],
@@ -181,16 +332,16 @@ def prepare(
     metadata: dict[str, Any] | None = None,
 ) -> Prepared:
     """The recorded steps, checked in one pass over each column; the arguments are those of ``from_arrays``."""
-    checks.require_choice("split", split, episodes.SPLITS)
-    checks.require_choice("time_limit", time_limit, episodes.TIME_LIMITS)
-    checks.require_choice("teleports", teleports, episodes.TELEPORTS)
+    require_choice("split", split, SPLITS)
+    require_choice("time_limit", time_limit, TIME_LIMITS)
+    require_choice("teleports", teleports, TELEPORTS)
 
-    states = checks.require_matrix(_column("observations", observations))
+    states = require_matrix(_column("observations", observations))
     num_rows = states.num_rows
     moves = _column("actions", actions)
     is_whole_type = moves.values.dtype.kind in "iub"
-    moves = checks.require_actions(moves, is_whole_type if discrete is None else discrete is not False)
-    checks.require_length(moves, num_rows)
+    moves = require_actions(moves, is_whole_type if discrete is None else discrete is not False)
+    require_length(moves, num_rows)
     found: list[str] = []
     sizes = (states.shape[1], moves.shape[1])
     resolved = resolve_task(
@@ -198,9 +349,9 @@ def prepare(
     )
     if resolved.warning:
         found.append(resolved.warning)
-    reward = checks.require_single(_column("rewards", rewards), num_rows)
-    checks.require_finite(reward)
-    checks.require_finite(moves)
+    reward = require_single(_column("rewards", rewards), num_rows)
+    require_finite(reward)
+    require_finite(moves)
     ends = _flags("terminals", terminals, num_rows)
     limits = _flags("timeouts", timeouts, num_rows)
     successors = None if next_observations is None else _successors(next_observations, states)
@@ -277,8 +428,8 @@ def _recordings(
     if timeouts is None and successors is None:
         recording_ends |= terminal
     keep_jumps = np.full(states.shape[1], np.inf, np.float32)
-    thresholds = episodes.jump_thresholds(states) if teleports == "split" else keep_jumps
-    jumps, breaks = episodes.find_resets(states, successors, thresholds)
+    thresholds = jump_thresholds(states) if teleports == "split" else keep_jumps
+    jumps, breaks = find_resets(states, successors, thresholds)
     unmarked = breaks & ~recording_ends & ~terminal
     if timeouts is not None and unmarked.any():
         found.append(
@@ -294,7 +445,7 @@ def _recordings(
     if surprising.any():
         found.append(
             f"column 'observations' jumps at {surprising.sum()} steps inside an episode, first after row "
-            f"{np.argmax(surprising)}, by more than {episodes.JUMP_FACTOR:g} times the 99 % quantile of "
+            f"{np.argmax(surprising)}, by more than {JUMP_FACTOR:g} times the 99 % quantile of "
             "its steps: unmarked resets, treated as time limits. Mark them in 'timeouts', or, if they "
             "are real, keep them with teleports='keep' (--teleports keep on the command line)."
         )
@@ -319,12 +470,12 @@ def _column(name: str, values: Any) -> Column:
 def _flags(name: str, values: Any, num_rows: int) -> np.ndarray | None:
     if values is None:
         return None
-    return checks.require_flags(name, checks.require_vector(_column(name, values), num_rows))
+    return require_flags(name, require_vector(_column(name, values), num_rows))
 
 
 def _successors(values: Any, states: Column) -> Column:
-    column = checks.require_matrix(_column("next_observations", values))
-    checks.require_length(column, states.num_rows)
+    column = require_matrix(_column("next_observations", values))
+    require_length(column, states.num_rows)
     if column.shape != states.shape:
         raise DataError(
             f"column 'next_observations' has shape {column.shape}, 'observations' {states.shape}; they must agree."

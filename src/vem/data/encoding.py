@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vem.data.action_columns import ActionColumn, columns_from_json
+from vem.data.actions import ActionColumn, columns_from_json
 from vem.errors import DataError
 
 MISSING_RULES = ("refuse", "forward-fill", "indicator")

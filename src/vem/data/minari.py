@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from vem.data.action_columns import choices_of
-from vem.data.action_spaces import from_space, space_columns
+from vem.data.actions import choices_of
 from vem.data.arrays import from_arrays
-from vem.data.bounds import space_bounds
-from vem.data.checks import located
-from vem.data.columns import as_float32
+from vem.data.checks import as_float32, located, space_bounds
 from vem.data.dataset import Dataset
 from vem.data.files import json_value
+from vem.data.spaces import from_space, space_columns
 from vem.errors import DataError
 
 

@@ -11,11 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vem.data.mapping import SINGLE_ROLES, ColumnRule, TableMap
-from vem.data.table_checks import propose_gap
-from vem.data.table_scan import FEW_VALUES, MOST_LABELS, ColumnFacts, natural_kind, scan
-from vem.data.table_source import Table
-from vem.data.table_times import Times
-from vem.data.table_values import EpisodeNumbers, kind_of
+from vem.data.table_columns import (
+    FEW_VALUES,
+    MOST_LABELS,
+    ColumnFacts,
+    EpisodeNumbers,
+    Table,
+    Times,
+    kind_of,
+    natural_kind,
+    propose_gap,
+    scan,
+)
 from vem.errors import DataError
 
 NAMES: dict[str, tuple[str, ...]] = {

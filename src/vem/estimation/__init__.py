@@ -1,1 +1,1 @@
-"""What a policy is worth, from recordings alone: fitted Q evaluation, importance sampling, and choosing by them."""
+"""What policies are worth by recorded trajectories alone."""

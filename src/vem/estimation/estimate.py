@@ -11,31 +11,37 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vem.data import Dataset
-from vem.data.hold_out import Parts, part_dataset
+from vem.data.dataset import Dataset, Parts, part_dataset
 from vem.data.shards import resident
 from vem.errors import RunError, SettingsError
-from vem.estimation import fitted_q
-from vem.estimation.acting import check_fit, policy_actions, scale_actions
-from vem.estimation.density import Density, fit_behavior, policy_density
+from vem.estimation.fitted_q import FittedQ, fit
 from vem.estimation.importance import (
     Decisions,
+    Density,
     doubly_robust,
     effective_sample,
+    fit_behavior,
     importance_sampling,
     lay_side_by_side,
+    policy_density,
 )
-from vem.estimation.log import Log, find_horizon, read_log, require_starts
+from vem.estimation.log import (
+    Log,
+    check_fit,
+    find_horizon,
+    policy_actions,
+    read_log,
+    require_starts,
+    scale_actions,
+    unusual,
+    weigh,
+)
 from vem.estimation.result import FEWEST_RECORDINGS, Estimate, GroupEstimate, PolicyEstimate, Value, judge
-from vem.estimation.support import unusual, weigh
 from vem.evaluation.statistics import CONFIDENCE
 from vem.policy import Policy
-from vem.runs.capacity import refusing_to_run_out
-from vem.runs.config import check_steps
-from vem.runs.opening import open_run
-from vem.runs.programs import keep_programs
-from vem.runs.reading import read_data
-from vem.runs.run import Run
+from vem.training.machine import keep_programs, refusing_to_run_out
+from vem.training.request import check_steps, read_data
+from vem.training.run import Run, open_run
 
 DEFAULT_DISCOUNT = 0.99
 NUM_RESAMPLES = 1000
@@ -169,7 +175,7 @@ class Valuation:
         log, dataset, rows = self.log, self.log.dataset, self._rows
         acted = policy_actions(policy, self.fitted_to.dataset)
         support = weigh(self.behavior, self.border, self.fitted_to.dataset.observations, acted)
-        fitted = fitted_q.fit(self.fitted_to, acted, support, self.steps, seed=self.seed)
+        fitted = fit(self.fitted_to, acted, support, self.steps, seed=self.seed)
         own = acted if log is self.fitted_to else policy_actions(policy, dataset)
         observed, mass = dataset.observations[rows], log.mass[rows]
         recorded = scale_actions(dataset.actions[rows], dataset)
@@ -195,9 +201,7 @@ class Valuation:
             reason=reason,
         )
 
-    def _weighted(
-        self, policy: Policy, fitted: fitted_q.FittedQ, q: np.ndarray, recorded: np.ndarray
-    ) -> tuple[Value, Value]:
+    def _weighted(self, policy: Policy, fitted: FittedQ, q: np.ndarray, recorded: np.ndarray) -> tuple[Value, Value]:
         """The two estimates that weigh recordings, of the policy with sampled actions."""
         density = policy_density(policy)
         if density is None:

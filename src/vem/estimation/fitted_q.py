@@ -22,11 +22,10 @@ import numpy as np
 import optax
 
 from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage, put_rows, spec_of
-from vem.core.networks import Network, apply_network, descend, init_network
-from vem.core.sampling import Shares, cumulate, draw_rows, empty_shares
 from vem.estimation.log import Log
-from vem.runs.config import Member
-from vem.runs.loop import start, train
+from vem.networks import Network, Shares, apply_network, cumulate, descend, draw_rows, empty_shares, init_network
+from vem.training.loop import start, train
+from vem.training.request import Member
 
 HIDDEN = (128, 128)
 BATCH_SIZE = 128

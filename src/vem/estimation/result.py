@@ -6,9 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from vem.evaluation.table import Table
-from vem.runs.directory import RunDirectory
-from vem.runs.records import EstimateSummary
+from vem.evaluation.statistics import Table
+from vem.training.records import EstimateSummary
+from vem.training.run import RunDirectory
 
 ESTIMATE_VERSION = 2
 FEWEST_RECORDINGS = 5

@@ -10,9 +10,9 @@ from typing import Any
 from vem.errors import RunError, SettingsError
 from vem.estimation.estimate import estimate, training_discount
 from vem.estimation.result import Estimate, GroupEstimate, Value, Verdict, plain, read_estimate
-from vem.evaluation.table import Table
+from vem.evaluation.statistics import Table
 from vem.policy import load_policy
-from vem.runs.directory import RunDirectory
+from vem.training.run import RunDirectory
 
 MOST_CANDIDATES = 1000
 

@@ -1,1 +1,1 @@
-"""Policies in environments: episodes, worker processes, records and statistics."""
+"""Policies in their environments: episodes, results and statistics."""

@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from vem.core.support import SupportModel
-from vem.data import Dataset
-from vem.data.action_columns import ActionColumn
-from vem.data.samples import sample_episodes
+from vem.data.actions import ActionColumn
+from vem.data.dataset import Dataset, sample_episodes
 from vem.errors import DataError, RunError
 from vem.policy import Policy
-from vem.runs.opening import open_run
-from vem.runs.run import Run
-from vem.runs.support import measure_support
+from vem.policy.support import SupportModel
+from vem.training.diagnostics import measure_support
+from vem.training.run import Run, open_run
 
 NUM_ROWS = 5000
 """Recorded steps that are compared."""
@@ -76,7 +74,7 @@ class DifferentState:
     distance: float
     """Between the policy's action and the usual one, in recorded deviations; 1 for each other choice."""
     support: float
-    """Score of the policy's action among those recorded in such states (``vem.core.support``)."""
+    """Score of the policy's action among those recorded in such states (``vem.policy.support``)."""
 
 
 @dataclass(frozen=True)

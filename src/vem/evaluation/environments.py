@@ -14,7 +14,7 @@ from vem.tasks import find_task, task_of, task_of_environment
 if TYPE_CHECKING:
     import gymnasium
 
-    from vem.runs.directory import RunDirectory
+    from vem.training.run import RunDirectory
 
 
 NAME_ONE = "say which task it is (--task NAME), or give vem evaluate an environment (--env ID)"
@@ -60,7 +60,7 @@ class EnvironmentSpec:
         from gymnasium.envs.registration import EnvSpec
 
         # Importing vem.envs registers its ids.
-        from vem.envs.robotics import import_robotics
+        from vem.envs import import_robotics
 
         import_robotics()
         try:
@@ -91,7 +91,7 @@ def find_target(directory: str | Path, environment: Environment | None = None) -
     Where the data name no environment, a given one is taken for theirs.
     """
     # Worker processes import this module and must not load JAX with the runs.
-    from vem.runs.directory import RunDirectory
+    from vem.training.run import RunDirectory
 
     files = RunDirectory(directory)
     config, data = files.config, files.facts.to_json()

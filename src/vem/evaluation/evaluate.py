@@ -1,12 +1,13 @@
 """Evaluation of a run or a policy: episodes in an environment → scores and statistics.
 
-What a run gives is kept in its directory (``vem.runs.directory``), evaluations in other environments than the data's
+What a run gives is kept in its directory (``vem.training.run``), evaluations in other environments than the data's
 own beside that in its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,14 +16,16 @@ from typing import TYPE_CHECKING
 
 from vem.errors import RunError, SettingsError
 from vem.evaluation.environments import RunTarget, environment_references, find_target
+from vem.evaluation.results import Evaluation, summarize
 from vem.evaluation.rollout import Environment
-from vem.evaluation.summary import Evaluation, summarize
 from vem.evaluation.workers import Evaluator
 from vem.policy import Policy, load_policy
-from vem.runs.records import Actions, EpisodeRecord
+from vem.training.records import Actions, EpisodeRecord
 
 if TYPE_CHECKING:
-    from vem.runs.run import Run
+    from vem.training.loop import Progress
+    from vem.training.run import Callback, Run
+
 
 NUM_PATHS = 20
 """Episodes of each member that keep their path in mazes."""
@@ -167,3 +170,57 @@ def _counter(is_wanted: bool) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("episodes", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+# Evaluation on the way: the policies of a run whenever some more steps are done, and at the end.
+
+
+NUM_EPISODES = 20
+"""Episodes of each policy on the way."""
+NUM_LAST_EPISODES = 100
+
+
+def check_period(every: float | None) -> None:
+    """SettingsError unless ``every`` is a number of steps, a share of them, or None for no evaluation."""
+    is_steps = isinstance(every, int) and not isinstance(every, bool) and every >= 1
+    is_share = isinstance(every, float) and 0 < every < 1
+    if every is not None and not is_steps and not is_share:
+        raise SettingsError(
+            f"--evaluate-every is {every!r}; give a whole number of steps, 1 or more, or a share of them such as 0.2"
+        )
+
+
+def num_periods(steps: int, num_steps: int, every: float) -> int:
+    """How many periods are over after so many of the steps."""
+    if isinstance(every, int):
+        return steps // every
+    return math.floor(steps / num_steps / every + 1e-9)  # 0.6 / 0.2 is 3
+
+
+@contextmanager
+def evaluating(run: Run, every: float | None, after: Callable[[Run], object] | None = None) -> Iterator[list[Callback]]:
+    """The callbacks for ``run.train``: one that evaluates after every period and at the end, or none.
+
+    ``after`` is called with the run after each evaluation.
+    """
+    check_period(every)
+    if every is None or run.is_finished:
+        yield []
+        return
+    target = find_target(run.directory)
+    before = run.steps_done
+    with Evaluator(target.environment) as evaluator:
+
+        def evaluate(run: Run, progress: Progress) -> None:
+            nonlocal before
+            is_last = progress.steps == progress.num_steps
+            done, done_before = (num_periods(steps, progress.num_steps, every) for steps in (progress.steps, before))
+            before = progress.steps
+            if is_last or (done > done_before and progress.stage.trains_policy):
+                policies = run.export(progress.snapshot.state)
+                count, num_paths = (NUM_LAST_EPISODES, NUM_PATHS) if is_last else (NUM_EPISODES, 0)
+                evaluate_run_at(target, policies, progress.steps, evaluator, count, num_paths=num_paths)
+                if after is not None:
+                    after(run)
+
+        yield [evaluate]

@@ -17,6 +17,7 @@ from vem.policy import Policy
 if TYPE_CHECKING:
     import gymnasium
 
+
 LONGEST_PATH = 200
 """Points of a kept path at most."""
 DEFAULT_DISCOUNT = 0.99
@@ -50,7 +51,7 @@ def run_episode(
 
     In mazes ``keeps_path`` keeps its x and y, and ``leaves_trace`` all its observations if the actor has a guide.
     """
-    from vem.data.action_spaces import to_space
+    from vem.data.spaces import to_space
 
     act = _acting(env, actor, np.random.default_rng([seed, 1]), is_stochastic)
     observation, info = env.reset(seed=seed)
@@ -168,8 +169,8 @@ def space_sizes(env: gymnasium.Env) -> SpaceSizes:
     """What a policy must fit to act in the environment."""
     from gymnasium.spaces.utils import flatdim
 
-    from vem.data.action_columns import choices_of
-    from vem.data.action_spaces import space_columns
+    from vem.data.actions import choices_of
+    from vem.data.spaces import space_columns
 
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     try:
@@ -186,7 +187,7 @@ def is_maze(env: gymnasium.Env) -> bool:
 
 def waypoint_actor(env: gymnasium.Env, generator: np.random.Generator) -> Actor:
     """The behavior behind the built-in PointMaze data, to be evaluated beside the policies: an ActorFactory."""
-    from vem.envs.waypoints import behavior_in
+    from vem.data.mazes import behavior_in
 
     if not hasattr(env.unwrapped, "layout"):
         raise SimulatorError("the waypoint controller walks vem's PointMazes only")

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from vem.errors import SettingsError, SimulatorError
+from vem.errors import SettingsError, SimulatorError, require
 from vem.evaluation.rollout import (
     Actor,
     ActorFactory,
@@ -31,9 +31,8 @@ from vem.evaluation.rollout import (
     run_episode,
     space_sizes,
 )
-from vem.extras import require
 from vem.policy import Policy
-from vem.runs.records import EpisodeRecord
+from vem.training.records import EpisodeRecord
 
 ONE_THREAD: dict[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Workers share the cores by episodes; threads inside one would only get in the way of the others."""

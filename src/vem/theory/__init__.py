@@ -1,1 +1,1 @@
-"""The theory of the paper's section 4 as code: operators, random processes, studies (NumPy, float64)."""
+"""The paper's theory, measured on finite processes."""

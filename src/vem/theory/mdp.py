@@ -4,14 +4,16 @@ Every array may carry leading axes: ``rewards`` of shape (batch, states, actions
 and all of ``vem.theory`` works on the last axes only.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vem.core.losses import asymmetry
 from vem.errors import SettingsError
+from vem.losses import asymmetry
 
 Array = NDArray[np.float64]
 Transitions = Callable[[np.random.Generator, int, int, int], Array]
@@ -49,7 +51,7 @@ class MDP:
         """How many actions each state has."""
         return self.rewards.shape[-1]
 
-    def take(self, index: int) -> "MDP":
+    def take(self, index: int) -> MDP:
         """Process number ``index`` of a batch."""
         return MDP(self.rewards[index], self.transitions[index], self.discount)
 

@@ -4,38 +4,36 @@ Every study draws many random processes and reports, for each measure, its mean 
 interval: columns ``<measure>``, ``<measure>_low`` and ``<measure>_high``.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from vem.errors import SettingsError
-from vem.theory import operators
-from vem.theory.analysis import (
-    contraction_rate,
-    distance,
-    fixed_point,
-    random_pairs,
-    rate_toward,
-    update_deviation,
-)
-from vem.theory.mdp import (
-    MDP,
-    Array,
-    disturb,
-    expectile_values,
-    optimal_values,
-    policy_values,
-    softmax_policy,
-)
-from vem.theory.toy import Table, Toy, interval
-from vem.theory.trajectories import (
+from vem.theory.examples import (
+    Table,
+    Toy,
     enumerate_rollouts,
+    interval,
     plan,
     rollouts,
     sampled_authors,
     sampled_vem,
     stepped_targets,
+)
+from vem.theory.mdp import MDP, Array, disturb, expectile_values, optimal_values, policy_values, softmax_policy
+from vem.theory.operators import (
+    contraction_bound,
+    contraction_rate,
+    distance,
+    fixed_point,
+    random_pairs,
+    rate_toward,
+    rollout_values,
+    update_deviation,
+    vem,
 )
 
 TRADEOFF_EXPECTILES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
@@ -90,11 +88,11 @@ def _measure(
     deviations = _deviations(toy, mdp, behavior, expectiles, max_steps, rng)
     table: Table = []
     for expectile in expectiles:
-        rate = operators.contraction_bound(expectile, mdp.discount, toy.step_size)
+        rate = contraction_bound(expectile, mdp.discount, toy.step_size)
         nearby = expectile_values(mdp, behavior, expectile)
         for steps in max_steps:
             operator = functools.partial(
-                operators.vem,
+                vem,
                 mdp=mdp,
                 behavior=behavior,
                 expectile=expectile,
@@ -102,7 +100,7 @@ def _measure(
                 step_size=toy.step_size,
             )
             limit = fixed_point(operator, nearby, rate).values
-            winners = operators.rollout_values(zero, mdp, behavior, expectile, steps, toy.step_size).argmax(0)
+            winners = rollout_values(zero, mdp, behavior, expectile, steps, toy.step_size).argmax(0)
             table.append(
                 {"max_steps": steps, "expectile": expectile}
                 | interval("rate_from_zero", rate_toward(operator, zero, limit))
@@ -139,7 +137,7 @@ def _deviations(
             targets = stepped_targets(zero, recorded, mdp.discount, expectile, toy.step_size)
             best = plan(targets, recorded.rewards, mdp.discount, longest)
             for steps in max_steps:
-                exact = operators.vem(zero, single, policy, expectile, steps, toy.step_size)
+                exact = vem(zero, single, policy, expectile, steps, toy.step_size)
                 found = update_deviation(best[steps - 1][rows].ravel(), states, exact)
                 deviations[expectile, steps][index] = found
     return deviations
@@ -237,7 +235,7 @@ def readings_study(
 
     table: Table = []
     for expectile in expectiles:
-        rate = operators.contraction_bound(expectile, mdp.discount, toy.step_size)
+        rate = contraction_bound(expectile, mdp.discount, toy.step_size)
         exact = {"mdp": mdp, "behavior": behavior, "expectile": expectile}
         sampled = {
             "trajectories": recorded,
@@ -249,7 +247,7 @@ def readings_study(
         steps = {"step_size": toy.step_size}
         maps = {
             "memory_operator": (
-                functools.partial(operators.vem, max_steps=max_steps, **exact, **steps),
+                functools.partial(vem, max_steps=max_steps, **exact, **steps),
                 rate,
             ),
             "memory_sampled": (functools.partial(sampled_vem, **sampled, **steps), rate),

@@ -1,0 +1,1 @@
+"""Recording datasets: roll-outs as files in D4RL's layout."""

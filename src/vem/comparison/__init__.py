@@ -1,0 +1,1 @@
+"""Several methods or settings on several datasets, each trained and evaluated once."""

@@ -1,1 +1,0 @@
-"""Mathematics on arrays: plans, losses, advantages, networks. Knows nothing of files or runs."""

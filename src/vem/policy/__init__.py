@@ -1,0 +1,327 @@
+"""The policy artifact: one safetensors file with networks, encoder, normalizer, bounds; acting needs NumPy alone.
+
+A policy file is tensors plus one JSON text in the file's metadata. Loading it reads numbers; it cannot run code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vem.data.actions import ActionColumn, columns_from_json, discrete_column
+from vem.data.encoding import Encoder
+from vem.errors import DataError, RunError
+from vem.policy.kinds import DRAWN_KINDS, KIND_VALUES, VALUES, Tensors, choices_in, find_actor, find_problem, network
+from vem.policy.support import PREFIX, Support, SupportModel, stored_support, support_problem
+from vem.storage import flatten, read_tensors, write_tensors
+
+if TYPE_CHECKING:
+    from vem.policy.onnx import Exported
+
+
+FORMAT = "vem-policy"
+VERSION = 1
+SLICE_ROWS = 1024
+"""Observations valued at a time: BCQ makes ten of each."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A trained policy: ``act`` maps observations to actions within the data's bounds."""
+
+    kind: str
+    tensors: Tensors
+    info: dict[str, Any] = field(default_factory=dict)
+    """Facts about its making: algorithm, seed, settings, dataset, environment, versions."""
+    encoder: Encoder | None = None
+    """How the log's own columns become observations and actions; for policies trained on a table."""
+
+    @property
+    def observation_size(self) -> int:
+        """Length of one observation."""
+        return self.tensors["observation_mean"].size
+
+    @property
+    def action_size(self) -> int:
+        """Length of one action."""
+        return self.tensors["action_low"].size
+
+    @property
+    def action_choices(self) -> tuple[int, ...]:
+        """Number of choices of each action column, 0 for numbers; empty: numbers only."""
+        return choices_in(self.tensors)
+
+    @property
+    def action_columns(self) -> tuple[ActionColumn, ...]:
+        """What each column of the actions is, with the names and labels of the data where the file has them."""
+        if stored := self.info.get("action_columns"):
+            return columns_from_json(stored)
+        low, high = self.tensors["action_low"].tolist(), self.tensors["action_high"].tolist()
+        choices = self.action_choices or (0,) * len(low)
+        return tuple(
+            discrete_column(f"action {index}", [str(code) for code in range(count)])
+            if count
+            else ActionColumn(f"action {index}", "box", low[index], high[index])
+            for index, count in enumerate(choices)
+        )
+
+    @property
+    def has_value(self) -> bool:
+        """Whether ``value`` is available."""
+        return self.kind in KIND_VALUES or any(f"{name}.0.weight" in self.tensors for name in VALUES)
+
+    @property
+    def has_guide(self) -> bool:
+        """Whether ``guide`` and ``execute`` are available."""
+        return self.kind == "guided"
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it is evaluated with drawn actions, ``act(observation, generator)``, and not with its mean."""
+        return self.kind in DRAWN_KINDS
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The log's columns that ``act`` takes, for a policy trained on a table; empty otherwise."""
+        return self.encoder.columns if self.encoder else ()
+
+    @property
+    def has_support(self) -> bool:
+        """Whether the file holds what ``support`` needs; those of earlier versions do not."""
+        return self._support_model is not None
+
+    def act(
+        self, observations: Any, key: int | np.random.Generator | None = None, *, with_support: bool = False
+    ) -> Any:
+        """Actions for one observation or a batch of them: the most likely, or a sample if a key (seed) is given.
+
+        Numbers come as float32, (size,) or (n, size); without a key they are the mean. A single choice comes as its
+        code, an int64 or (n,) of them, as Gymnasium's Discrete takes it; several as int64, (size,) or (n, size).
+        Numbers and choices together come as float32, (size,) or (n, size), with codes among the numbers;
+        ``action_columns`` says which column is what.
+
+        A policy trained on a table also takes the log's own columns: a dict of values or of arrays, a list of dicts, or
+        a frame of pandas, Polars or Arrow. Its actions are then a dict of the log's action columns, with plain values
+        for a dict of plain values and arrays otherwise.
+
+        ``with_support`` returns a pair: the actions, and the ``Support`` of the states and of the actions in them, as
+        numbers for a single observation and arrays (n,) for a batch.
+        """
+        model = self.support_model if with_support else None
+        observed, single = self._rows(observations)
+        inputs = self._normalized(observed)
+        generator = None if key is None else np.random.default_rng(key)
+        actions = self._bounded(find_actor(self.kind)(self.tensors, inputs, generator))
+        if self.encoder is None or not _has_columns(observations):
+            taken = self._shaped(actions, single)
+        else:
+            taken = self.encoder.decode(actions)
+            taken = {name: values[0].item() for name, values in taken.items()} if single else taken
+        if model is None:
+            return taken
+        found = model.scores(observed, actions)
+        return taken, Support(*(float(np.ravel(scores)[0]) for scores in found)) if single else found
+
+    @property
+    def support_model(self) -> SupportModel:
+        """What scores states and actions by their nearness to the data; RunError if the file holds none."""
+        if self._support_model is None:
+            raise RunError(
+                "this policy has no support data: it was written without them; train it again, or add them with "
+                "policy.with_support(vem.training.diagnostics.measure_support(dataset))"
+            )
+        return self._support_model
+
+    @cached_property
+    def _support_model(self) -> SupportModel | None:
+        return stored_support(self.tensors)
+
+    def with_support(self, model: SupportModel) -> Policy:
+        """The same policy with support data, in place of those it has."""
+        kept = {name: tensor for name, tensor in self.tensors.items() if not name.startswith(PREFIX)}
+        problem = support_problem(model.tensors(), self.observation_size, self.action_size)
+        if problem:
+            raise RunError(f"these support data are of other observations or actions than the policy's: {problem}")
+        return replace(self, tensors={**kept, **model.tensors()})
+
+    def value(self, observations: Any) -> np.ndarray:
+        """V(s) in the units of the training rewards: a scalar or one entry an observation, given as for ``act``.
+
+        The mean over critics. Methods that learn Q have that of their mean action; BCQ the best of ten generated ones.
+        """
+        if not self.has_value:
+            raise RunError(f"a {self.info.get('algorithm', self.kind)} policy has no state values")
+        inputs, single = self._inputs(observations)
+        slices = [inputs[start : start + SLICE_ROWS] for start in range(0, len(inputs), SLICE_ROWS)]
+        values = np.concatenate([self._value(part) for part in slices]) * self.tensors["value_unit"]
+        return values[0] if single else values
+
+    def guide(self, observations: Any) -> np.ndarray:
+        """Where a guided policy heads for: the move in the observations' own units; 0 where it names none."""
+        unit = self.move_unit
+        inputs, single = self._inputs(observations)
+        moves = unit * network(self.tensors, "guide", inputs)
+        return moves[0] if single else moves
+
+    def execute(self, observations: np.ndarray, moves: np.ndarray) -> np.ndarray:
+        """A guided policy's mean actions for moves of one's own, in the observations' units: e(s, Δ)."""
+        unit = self.move_unit
+        inputs, single = self._inputs(observations)
+        if np.shape(moves) != np.shape(observations):
+            raise RunError(
+                f"moves have shape {np.shape(moves)} and observations {np.shape(observations)}; give one each"
+            )
+        if not np.isfinite(moves).all():
+            raise RunError("moves hold NaN or infinity; a policy cannot act on them")
+        scaled = np.where(unit > 0, np.asarray(moves, np.float32) / np.where(unit > 0, unit, 1), 0)
+        full = np.concatenate([inputs, scaled.reshape(inputs.shape)], axis=-1)
+        return self._shaped(self._bounded(find_actor("gaussian")(self.tensors, full, None)), single)
+
+    @property
+    def move_unit(self) -> np.ndarray:
+        """σ of a guided policy's moves in the observations' units; 0 for dimensions that moves leave out."""
+        if not self.has_guide:
+            raise RunError(f"a {self.info.get('algorithm', self.kind)} policy of kind {self.kind} has no guide")
+        scale = self.tensors["move_scale"]
+        return np.where(scale > 0, self.tensors["observation_deviation"] / np.where(scale > 0, scale, 1), 0)
+
+    def _bounded(self, scaled: np.ndarray) -> np.ndarray:
+        """Actions in ±1 units as actions within the data's bounds; choices as their codes."""
+        low, high = self.tensors["action_low"], self.tensors["action_high"]
+        actions = np.clip((low + high) / 2 + scaled * (high - low) / 2, low, high).astype(np.float32)
+        choices = self.action_choices
+        return np.where(np.asarray(choices) > 0, scaled, actions).astype(np.float32) if choices else actions
+
+    def _shaped(self, actions: np.ndarray, single: bool) -> np.ndarray:
+        """Actions of shape (n, size) as ``act`` returns them."""
+        if choices := self.action_choices:
+            actions = actions.astype(np.int64) if all(choices) else actions
+            actions = actions[:, 0] if len(choices) == 1 else actions
+        return actions[0] if single else actions
+
+    def _value(self, inputs: np.ndarray) -> np.ndarray:
+        if self.kind in KIND_VALUES:
+            return KIND_VALUES[self.kind](self.tensors, inputs)
+        value = next(value for name, value in VALUES.items() if f"{name}.0.weight" in self.tensors)
+        return value(self.kind, self.tensors, inputs)
+
+    def _inputs(self, observations: Any) -> tuple[np.ndarray, bool]:
+        """Normalized observations, and whether it is a single one."""
+        observed, single = self._rows(observations)
+        return self._normalized(observed), single
+
+    def _normalized(self, observed: np.ndarray) -> np.ndarray:
+        return (observed - self.tensors["observation_mean"]) / self.tensors["observation_deviation"]
+
+    def _rows(self, observations: Any) -> tuple[np.ndarray, bool]:
+        """Checked observations, (n, size), and whether it is a single one."""
+        inputs, single = self._observed(observations)
+        inputs = inputs[None] if single else inputs
+        if inputs.ndim != 2 or inputs.shape[1] != self.observation_size:
+            raise RunError(
+                f"observations have shape {np.shape(observations)}; this policy takes ({self.observation_size},) "
+                f"or (n, {self.observation_size})"
+            )
+        if not np.isfinite(inputs).all():
+            raise RunError("observations hold NaN or infinity; a policy cannot act on them")
+        return inputs, single
+
+    def _observed(self, observations: Any) -> tuple[np.ndarray, bool]:
+        """The observations as an array, and whether it is a single one."""
+        if _has_columns(observations):
+            if self.encoder is None:
+                raise RunError(
+                    f"this policy was not trained on a table and knows no column names; give arrays of shape "
+                    f"({self.observation_size},) or (n, {self.observation_size})"
+                )
+            inputs, single = self.encoder.observe(observations)
+            return (inputs[0], True) if single else (inputs, False)
+        try:
+            inputs = np.asarray(observations, np.float32)
+        except (TypeError, ValueError):
+            raise RunError(
+                f"observations are {type(observations).__name__}, which is no array of numbers; this policy takes "
+                f"shape ({self.observation_size},) or (n, {self.observation_size})"
+            ) from None
+        return inputs, inputs.ndim == 1
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy file; an existing one is replaced only by a complete one."""
+        header = {"format": FORMAT, "version": VERSION, "kind": self.kind, "info": self.info}
+        if self.encoder is not None:
+            header["encoder"] = self.encoder.to_json()
+        write_tensors(Path(path), self.tensors, header)
+
+    def export(self, path: str | Path) -> Exported:
+        """Write the policy as an ONNX file, checked on random rows; ``vem.export`` takes those of a run's data."""
+        from vem.policy.onnx import export_policy
+
+        return export_policy(self, path)
+
+
+def make_policy(
+    kind: str,
+    parameters: Any,
+    bounds: tuple[np.ndarray, np.ndarray],
+    normalizer: tuple[np.ndarray, np.ndarray],
+    info: dict[str, Any],
+    encoder: Encoder | None = None,
+) -> Policy:
+    """A Policy from an algorithm's exported pytree, action bounds (low, high) and observation mean and deviation."""
+    tensors = flatten(parameters)
+    tensors["action_low"], tensors["action_high"] = (np.asarray(b, np.float32) for b in bounds)
+    tensors["observation_mean"], tensors["observation_deviation"] = (np.asarray(n, np.float32) for n in normalizer)
+    return Policy(kind, tensors, info, encoder)
+
+
+def load_policy(path: str | Path) -> Policy:
+    """The policy in a file; given a run directory, its only policy."""
+    path = Path(path)
+    if path.is_dir():
+        found = sorted(path.glob("*.safetensors")) or sorted((path / "policies").glob("*.safetensors"))
+        if len(found) != 1:
+            names = ", ".join(f.name for f in found) or "none: the run has not finished"
+            raise RunError(f"{path} holds {len(found)} policies ({names}); name the file of the one to load")
+        path = found[0]
+    if not path.is_file():
+        raise RunError(f"there is no policy file {path}")
+    try:
+        tensors, header = read_tensors(path)
+    except RunError as error:
+        raise RunError(f"{error}: not a readable policy file; copy or train it again") from None
+    if header.get("format") != FORMAT:
+        raise RunError(f"{path} is a safetensors file but not a vem policy; policies are in RUN/policies")
+    if header.get("version") != VERSION:
+        raise RunError(f"{path} has policy format version {header.get('version')}; this vem reads version {VERSION}")
+    try:
+        find_actor(header.get("kind"))
+    except RunError as error:
+        raise RunError(f"{path}: {error}") from None
+    needed = {"action_low", "action_high", "observation_mean", "observation_deviation", "value_unit"}
+    if not needed <= tensors.keys():
+        raise RunError(f"{path} lacks {', '.join(sorted(needed - tensors.keys()))}; it was not written by vem")
+    problem = find_problem(header["kind"], tensors)
+    if problem:
+        raise RunError(f"{path} cannot act: {problem}; copy or train it again")
+    info = header.get("info", {})
+    try:
+        encoder = None if header.get("encoder") is None else Encoder.from_json(header["encoder"])
+    except DataError as error:
+        raise RunError(f"{path}: {error}; copy or train it again") from None
+    sizes = (tensors["observation_mean"].size, tensors["action_low"].size)
+    if encoder is not None and (len(encoder.feature_names), len(encoder.outputs)) != sizes:
+        raise RunError(f"{path} cannot act: its columns do not fit its networks; copy or train it again")
+    return Policy(header["kind"], tensors, info if isinstance(info, dict) else {}, encoder)
+
+
+def _has_columns(observations: Any) -> bool:
+    """Whether observations are given by column names: a dict, a list of dicts, or a frame."""
+    if isinstance(observations, list | tuple):
+        return bool(observations) and all(isinstance(row, Mapping) for row in observations)
+    is_frame = hasattr(observations, "columns") or hasattr(observations, "column_names")
+    return isinstance(observations, Mapping) or (is_frame and not isinstance(observations, np.ndarray))

@@ -1,1 +1,0 @@
-"""Training runs: the loop, the run and its directory."""

@@ -1,0 +1,1 @@
+"""Training: a request in, a run directory with policies out."""

@@ -1,0 +1,207 @@
+"""Training curves in TensorBoard and in Weights & Biases: callbacks for ``vem.train``, off by default.
+
+    vem.train(dataset, out="runs/mine", callbacks=[vem.training.callbacks.TensorBoard()])
+
+Each member of a run is a run there, with a scalar for each metric (``train/…``) and, where the run is evaluated on the
+way, for each mean of its evaluation (``evaluation/…``). A resumed run goes on in the same log: training is exact to the
+bit, so the steps that were logged before a crash are not logged again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import struct
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vem.errors import RunError, SettingsError, require
+from vem.storage import write_json
+
+if TYPE_CHECKING:
+    from vem.training.loop import Progress
+    from vem.training.run import Run
+
+
+Scalars = dict[str, float]
+
+
+class _Log:
+    """What both have in common: the scalars of each member, each step once."""
+
+    def __init__(self) -> None:
+        self._directory: Path | None = None
+        self._last: dict[str, int] = {}
+        self._seen: int | None = None
+
+    def __call__(self, run: Run, progress: Progress) -> None:
+        """Log what a chunk did."""
+        if self._directory != run.directory:
+            self.close()
+            self._directory, self._seen = run.directory, None
+            self._last = {member.name: self._begin(run, member.name) for member in run.config.members}
+        evaluated = self._evaluation(run, progress.steps)
+        for index, member in enumerate(run.config.members):
+            if progress.steps > self._last[member.name]:
+                scalars = {f"train/{name}": float(values[index]) for name, values in progress.metrics.items()}
+                self._write(run, member.name, progress.steps, {**scalars, **evaluated.get(member.name, {})})
+                self._last[member.name] = progress.steps
+
+    def _evaluation(self, run: Run, steps: int) -> dict[str, Scalars]:
+        """The means of each member's evaluation after ``steps``, if there is one."""
+        try:
+            changed = run.files.summary_path().stat().st_mtime_ns
+        except OSError:
+            return {}
+        if changed == self._seen:
+            return {}
+        self._seen = changed
+        summary = run.files.summary()
+        if summary is None or summary["steps"] != steps:
+            return {}
+        return {
+            name: {
+                f"evaluation/{quantity}": float(value)
+                for quantity, value in means.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)
+            }
+            for name, means in summary["members"].items()
+        }
+
+    def _begin(self, run: Run, member: str) -> int:
+        """Open the log of a member and return the newest step in it, −1 if there is none."""
+        raise NotImplementedError
+
+    def _write(self, run: Run, member: str, steps: int, scalars: Scalars) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the logs; the next chunk, of this or another run, opens them again."""
+        self._directory = None
+
+
+class TensorBoard(_Log):
+    """Writes RUN/tensorboard/MEMBER: see all runs with ``tensorboard --logdir runs``. Needs ``vem[tensorboard]``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        require("tensorboard")
+
+    def _path(self, run: Run, member: str) -> Path:
+        return run.directory / "tensorboard" / member / "events.out.tfevents.vem"
+
+    def _begin(self, run: Run, member: str) -> int:
+        path = self._path(run, member)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            newest, length = _newest_event(path)
+            if path.exists() and length < path.stat().st_size:
+                os.truncate(path, length)  # a record that a crash cut short
+        except OSError as error:
+            raise RunError(f"cannot write {path}: {error.strerror or error}") from None
+        if length == 0:
+            self._append(path, file_version="brain.Event:2")
+        return newest
+
+    def _write(self, run: Run, member: str, steps: int, scalars: Scalars) -> None:
+        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
+
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+        self._append(self._path(run, member), step=steps, summary=Summary(value=values))
+
+    def _append(self, path: Path, **content: Any) -> None:
+        """Add one event, complete when this returns."""
+        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        try:
+            with path.open("ab") as file:
+                RecordWriter(file).write(Event(wall_time=time.time(), **content).SerializeToString())
+        except OSError as error:
+            raise RunError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _newest_event(path: Path) -> tuple[int, int]:
+    """The newest step in an event file, −1 if there is none, and the length of its complete records."""
+    from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+
+    if not path.exists():
+        return -1, 0
+    content, newest, end = path.read_bytes(), -1, 0
+    while end + 12 <= len(content):
+        (size,) = struct.unpack_from("<Q", content, end)
+        start = end + 12  # the length and its checksum
+        if start + size + 4 > len(content):
+            break
+        event = Event.FromString(content[start : start + size])
+        if event.HasField("summary"):
+            newest = max(newest, event.step)
+        end = start + size + 4
+    return newest, end
+
+
+class WandB(_Log):
+    """Logs to Weights & Biases: one run a member, grouped by the run's name. Needs ``vem[wandb]``.
+
+    ``options`` go to ``wandb.init``, such as ``entity`` or ``mode="offline"``. RUN/wandb.json keeps the ids.
+    """
+
+    def __init__(self, project: str = "vem", **options: Any) -> None:
+        super().__init__()
+        require("wandb")
+        self.project, self.options = project, options
+        self._runs: dict[str, Any] = {}
+        self._known: dict[str, dict[str, Any]] = {}
+
+    def _begin(self, run: Run, member: str) -> int:
+        import wandb  # pyright: ignore[reportMissingImports]
+
+        self._known = self._known or _read_ids(run.directory / "wandb.json")
+        entry = self._known.setdefault(member, {"id": uuid.uuid4().hex, "steps": -1})
+        settings: dict[str, Any] = {
+            "project": self.project,
+            "id": entry["id"],
+            "resume": "allow",
+            "name": f"{run.directory.name}/{member}",
+            "group": run.directory.name,
+            "config": {**dataclasses.asdict(run.config), "member": member},
+            "dir": str(run.directory),
+            "reinit": "create_new",
+        }
+        self._runs[member] = wandb.init(**{**settings, **self.options})
+        return int(entry["steps"])
+
+    def _write(self, run: Run, member: str, steps: int, scalars: Scalars) -> None:
+        self._runs[member].log(scalars, step=steps)
+        self._known[member]["steps"] = steps
+        write_json(run.directory / "wandb.json", self._known)
+
+    def close(self) -> None:
+        """Finish the runs there."""
+        super().close()
+        for started in self._runs.values():
+            started.finish()
+        self._runs, self._known = {}, {}
+
+
+def _read_ids(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+LOGS = {"tensorboard": TensorBoard, "wandb": WandB}
+"""What ``vem train --log`` can name."""
+
+
+def named(text: str) -> list[_Log]:
+    """The callbacks that a list such as ``tensorboard,wandb`` names."""
+    names = [name.strip() for name in text.split(",")]
+    wrong = [name for name in names if name not in LOGS]
+    if wrong:
+        raise SettingsError(f"--log is {text!r}; it names {' or '.join(LOGS)}, or both with a comma")
+    return [LOGS[name]() for name in dict.fromkeys(names)]

@@ -1,0 +1,87 @@
+"""``vem.export``: a policy of a run, or a policy file, as ONNX."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vem.errors import RunError, SettingsError, VemError, require
+from vem.policy import Policy, load_policy
+from vem.policy.onnx import Exported, check_format, export_policy
+
+if TYPE_CHECKING:
+    from vem.training.run import Run, RunDirectory
+
+
+def export(
+    source: Run | Policy | str | Path,
+    path: str | Path | None = None,
+    *,
+    format: str = "onnx",  # noqa: A002  # the flag's name
+    seed: int | None = None,
+    member: str | None = None,
+) -> Exported:
+    """Write one policy as an ONNX file and return where it is and how it compares with ``Policy.act``.
+
+    ``source`` is a run or its directory, a policy or its file. Of several policies, ``seed`` or ``member`` chooses one.
+    By default the file lies beside the policy's, with the suffix ``.onnx``. It is compared with the policy on rows of
+    the run's data where they can be read, else on random rows, and written only if both act alike.
+    """
+    check_format(format)
+    require("onnx", "onnxruntime")
+    if isinstance(source, Policy):
+        if path is None:
+            raise SettingsError("a policy in memory has no place; name the file to write: vem.export(policy, path)")
+        return export_policy(source, path)
+    place = Path(source)
+    if place.is_file() or place.suffix == ".safetensors":
+        if seed is not None or member is not None:
+            raise SettingsError(f"{place} is one policy; seed and member choose among those of a run directory")
+        return export_policy(load_policy(place), place.with_suffix(".onnx") if path is None else path)
+    return _export_run(source, path, seed, member)
+
+
+def _export_run(source: Any, path: str | Path | None, seed: int | None, member: str | None) -> Exported:
+    from vem.training.run import RunDirectory
+
+    files = RunDirectory(source)
+    name, found = _choose(files, seed, member)
+    if not found.exists():
+        raise RunError(f"{files.path} has no policy of {name} yet; finish it with vem train --resume {files.path}")
+    policy = load_policy(found)
+    facts: dict[str, Any] = {"data_sha256": files.facts.sha256}
+    if (estimate := files.estimate()) is not None:
+        facts["estimate"] = estimate
+    return export_policy(policy, found.with_suffix(".onnx") if path is None else path, _observations(source), facts)
+
+
+def _choose(files: RunDirectory, seed: int | None, member: str | None) -> tuple[str, Path]:
+    """Name and file of the policy that is meant."""
+    members = zip(files.config.members, files.policy_paths, strict=True)
+    fitting = [
+        (each.name, path)
+        for each, path in members
+        if member in (None, each.name) and (seed is None or each.seed == seed)
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = ", ".join(name for name, _ in fitting or [(each.name, None) for each in files.config.members])
+    if not fitting:
+        raise RunError(f"{files.path} has no such policy; it has {names}")
+    raise RunError(f"{files.path} has {len(fitting)} policies: {names}; choose one with --seed or --member")
+
+
+def _observations(source: Any) -> np.ndarray | None:
+    """The observations of the run's data, or None where they cannot be read any more."""
+    from vem.training.run import Run, open_run
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # training has shown them
+            run = source if isinstance(source, Run) else open_run(source)
+            return run.dataset.observations
+    except (VemError, OSError):
+        return None

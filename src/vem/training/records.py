@@ -1,0 +1,296 @@
+"""The records that a run's files hold, one line of JSON each."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypedDict
+
+import numpy as np
+
+from vem.data.dataset import DataInfo, Dataset, info_from_json
+from vem.errors import RunError
+from vem.storage import read_tensors, write_tensors
+from vem.tasks import task_of
+
+OLD_RECORD_NAMES = {"updates": "steps"}
+"""Names in lines and summaries of earlier versions → names now."""
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What a run knows about the data it was trained on."""
+
+    info: DataInfo
+    sha256: str
+    """Fingerprint of the rows."""
+    num_rows: int
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DataFacts:
+        """The facts of a dataset in hand."""
+        return cls(dataset.info, dataset.fingerprint(), dataset.num_rows)
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> DataFacts:
+        """The facts as config.json holds them; names that this version does not know are left out."""
+        if "task" not in stored:  # written before data knew their task
+            task = task_of(stored)
+            stored = {**stored, "task": task.name if task else None}
+        return cls(info_from_json(stored), str(stored["sha256"]), int(stored["num_rows"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts as config.json holds them."""
+        return {**dataclasses.asdict(self.info), "sha256": self.sha256, "num_rows": self.num_rows}
+
+
+@dataclass(frozen=True)
+class MetricLine:
+    """Training metrics after ``steps`` steps: means over one chunk."""
+
+    steps: int
+    stage: str
+    seconds: float
+    """Since training was started or resumed."""
+    members: dict[str, dict[str, float]]
+    """Name of each member → its metrics."""
+    core_seconds: float | None = None
+    """Time that training took on all cores together, over all resumes, without compiling; None if not known."""
+
+    @classmethod
+    def from_json(cls, record: Any) -> MetricLine | None:
+        """The line, or None if it is damaged."""
+        record = _renamed(record)
+        if not isinstance(record, dict) or not _is_number(record.get("steps")):
+            return None
+        members: Any = record.get("members")
+        is_good = isinstance(members, dict) and all(
+            isinstance(metrics, dict) and all(map(_is_number, metrics.values())) for metrics in members.values()
+        )
+        if not is_good:
+            return None
+        seconds: Any = record.get("seconds")
+        seconds = float(seconds) if _is_number(seconds) else float("nan")
+        core: Any = record.get("core_seconds")
+        core = float(core) if _is_number(core) else None
+        return cls(int(record["steps"]), str(record.get("stage", "")), seconds, members, core)
+
+
+def metric_columns(lines: Sequence[MetricLine]) -> dict[str, np.ndarray]:
+    """The lines as columns of equal length, one row for each line and member; NaN where a line lacks a metric."""
+    rows = [(line, name) for line in lines for name in line.members]
+    names = list(dict.fromkeys(metric for line, name in rows for metric in line.members[name]))
+    columns = {
+        "steps": np.array([line.steps for line, _ in rows], np.int64),
+        "stage": np.array([line.stage for line, _ in rows], np.str_),
+        "seconds": np.array([line.seconds for line, _ in rows], np.float64),
+        "member": np.array([name for _, name in rows], np.str_),
+    }
+    for metric in names:
+        values = [line.members[name].get(metric, np.nan) for line, name in rows]
+        columns[metric] = np.array(values, np.float64)
+    return columns
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """What one episode gave. A failed one has an ``error`` and no numbers."""
+
+    member: str
+    """Whose episode: the name of a run's member, or of another actor."""
+    episode: int
+    seed: int
+    steps: int | None = None
+    """Training steps behind the policy."""
+    episode_return: float | None = None
+    """Σ r_t."""
+    discounted_return: float | None = None
+    """Σ γᵗ·r_t with the policy's discount (0.99 for actors that have none); nothing after a time limit."""
+    length: int | None = None
+    success: bool | None = None
+    """Whether any step reported ``info["success"]``; None where the environment reports none."""
+    terminated: bool | None = None
+    truncated: bool | None = None
+    value_start: float | None = None
+    """V(s_0)."""
+    target_start: float | None = None
+    """G_0, in V's units."""
+    value_mean: float | None = None
+    """Mean of V(s_t) over the episode's steps."""
+    target_mean: float | None = None
+    """Mean of G_t over the episode's steps."""
+    path: list[list[float]] | None = None
+    """x, y along the episode, at most 200 points, in mazes."""
+    error: str | None = None
+    environment: str | None = None
+    """Where, if not in the environment of the run's data."""
+    observations: np.ndarray | None = field(default=None, compare=False, repr=False)
+    """Those of the whole episode, where it leaves a trace (``vem.training.records``); no part of its line."""
+
+    @classmethod
+    def from_json(cls, record: Any) -> EpisodeRecord | None:
+        """The record, or None if it is damaged."""
+        record = _renamed(record)
+        try:
+            episode = cls(**record)
+        except TypeError:
+            return None
+        if episode.observations is not None:
+            return None
+        needed = (episode.episode, episode.seed)
+        numbers = (episode.steps, episode.episode_return, episode.length, episode.value_start, episode.target_start)
+        is_good = isinstance(episode.member, str) and all(map(_is_number, needed))
+        return episode if is_good and all(number is None or _is_number(number) for number in numbers) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as its line holds it."""
+        facts = dataclasses.asdict(dataclasses.replace(self, observations=None))
+        del facts["observations"]
+        return facts
+
+
+@dataclass(frozen=True)
+class RunWarning:
+    """A reason not to trust a run's policies, found when training ended."""
+
+    kind: str
+    """``unsettled``, ``effective-sample``, ``luck``, ``outside`` or ``few-rows``."""
+    text: str
+    """What was found."""
+    advice: str
+    """What to do about it."""
+
+    @classmethod
+    def from_json(cls, record: Any) -> RunWarning | None:
+        """The warning, or None if it is damaged."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        is_good = isinstance(record, dict) and all(isinstance(record.get(name), str) for name in names)
+        return cls(**{name: record[name] for name in names}) if is_good else None
+
+    def __str__(self) -> str:
+        """What was found and what to do, in one line."""
+        return f"{self.text} {self.advice}"
+
+
+Actions = Literal["mean", "sampled", "both"]
+"""How policies acted in an evaluation; both: some by their mean, some by samples."""
+
+
+class EvaluationSummary(TypedDict):
+    """The newest evaluation of a run, as evaluation.json holds it."""
+
+    version: int
+    steps: int | None
+    """Training steps behind the policies."""
+    environment: str
+    references: dict[str, Any] | None
+    """``minimum``, ``maximum`` and ``source`` of the scores, where known."""
+    num_episodes: int
+    seed: int
+    actions: Actions
+    members: dict[str, dict[str, Any]]
+    """Name of each member → means over its episodes."""
+    groups: list[dict[str, Any]]
+    """Statistics over the seeds of each combination of swept settings."""
+
+
+class EstimateSummary(TypedDict):
+    """The newest estimate of a run's policies, as estimate.json holds it (``vem.estimation.result``)."""
+
+    version: int
+    data: str
+    data_sha256: str
+    recordings: str
+    hold_out: float
+    num_recordings: int
+    num_fitted: int
+    discount: float
+    horizon: int
+    log: dict[str, Any]
+    policies: dict[str, dict[str, Any]]
+    """Name of each member → its estimates."""
+    groups: list[dict[str, Any]]
+    """Means over the seeds of each combination of swept settings."""
+    warnings: list[str]
+    seconds: float
+
+
+def read_estimate(record: Any) -> EstimateSummary | None:
+    """The estimate, or None if it is none."""
+    if not isinstance(record, dict) or not EstimateSummary.__required_keys__ <= record.keys():
+        return None
+    is_good = isinstance(record["policies"], dict) and isinstance(record["groups"], list)
+    return EstimateSummary(**record) if is_good else None
+
+
+def read_summary(record: Any) -> EvaluationSummary | None:
+    """The summary with the names of this version, or None if it is none."""
+    record = _renamed(record)
+    if not isinstance(record, dict) or not EvaluationSummary.__required_keys__ <= record.keys():
+        return None
+    is_good = isinstance(record["members"], dict) and isinstance(record["groups"], list) and record["groups"]
+    return EvaluationSummary(**record) if is_good else None
+
+
+def _renamed(record: Any) -> Any:
+    if not isinstance(record, dict):
+        return record
+    return {OLD_RECORD_NAMES.get(name, name): value for name, value in record.items()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def package_versions() -> dict[str, str]:
+    """The versions that a run's numbers depend on."""
+    return {name: importlib.metadata.version(name) for name in ("vem", "jax", "jaxlib", "numpy", "optax")}
+
+
+# The trace of an evaluated episode: all of its observations, in a small file of their own.
+
+
+FORMAT = "vem-trace"
+VERSION = 1
+FACTS = ("member", "episode", "seed", "steps")
+"""What says whose episode it is, and which."""
+
+
+class Trace(NamedTuple):
+    """The observations of one evaluated episode, first and final one among them."""
+
+    member: str
+    episode: int | None
+    seed: int | None
+    steps: int | None
+    """Training steps behind the policy."""
+    observations: np.ndarray
+    """float32, (length + 1, observation size)."""
+
+    def is_of(self, record: EpisodeRecord) -> bool:
+        """Whether this is what the recorded episode observed."""
+        is_same = all(getattr(self, name) == getattr(record, name) for name in FACTS)
+        return is_same and record.length == len(self.observations) - 1
+
+
+def write_trace(path: Path, record: EpisodeRecord) -> None:
+    """Write the observations that a record of this process still holds."""
+    facts = {name: getattr(record, name) for name in FACTS}
+    observations = np.asarray(record.observations, np.float32)
+    write_tensors(path, {"observations": observations}, {"format": FORMAT, "version": VERSION, **facts})
+
+
+def read_trace(path: Path) -> Trace:
+    """The trace in a file; RunError if it is damaged."""
+    tensors, header = read_tensors(path)
+    if header.get("format") != FORMAT or header.get("version") != VERSION:
+        raise RunError(f"{path} has format {header.get('format')} {header.get('version')}, which this vem cannot read")
+    observations = tensors.get("observations")
+    is_good = observations is not None and observations.ndim == 2 and len(observations) > 1
+    if observations is None or not is_good or not np.isfinite(observations).all():
+        raise RunError(f"{path} is damaged (it holds no finite observations)")
+    member, episode, seed, steps = (header.get(name) for name in FACTS)
+    return Trace(str(member), episode, seed, steps, observations)
