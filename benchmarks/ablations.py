@@ -86,11 +86,11 @@ def collect(folder: Path, out: Path = RECORDS) -> list[Path]:
 
 
 def final_values(run: RunDirectory) -> dict[str, float]:
-    """Mean of V over the last tenth of the value stage, for each member, in the unit that VEM learns in."""
+    """Mean of V over the last tenth of the value stage, for each trial, in the unit that VEM learns in."""
     lines = [line for line in run.metrics().records if line.stage in ("value", "joint")]
     last = lines[-max(1, len(lines) // 10) :]
-    names = last[-1].members
-    return {name: float(f"{np.mean([line.members[name]['value_mean'] for line in last]):.5g}") for name in names}
+    names = last[-1].trials
+    return {name: float(f"{np.mean([line.trials[name]['value_mean'] for line in last]):.5g}") for name in names}
 
 
 def read_ablations() -> list[Record]:
@@ -109,7 +109,7 @@ def draw(records: Sequence[Record]) -> Figure:
     for column, dataset in enumerate(datasets):
         own = {r["variant"]: r for r in records if r["dataset"] == dataset}
         found = [(tau, own[name]) for tau in EXPECTILES if (name := variant_of(tau)) in own]
-        scores = [[row["score"] for row in record["evaluation"]["members"].values()] for _, record in found]
+        scores = [[row["score"] for row in record["evaluation"]["trials"].values()] for _, record in found]
         values = [list(record["value_mean"].values()) for _, record in found]
         for axis, numbers in zip(axes[:, column], (scores, values), strict=True):
             levels = [tau for tau, _ in found]

@@ -20,7 +20,7 @@ def needed_flops(name: str, config: Any, spec: Spec) -> dict[str, float]:
 
 
 def done_flops(stage: Stage, state: Any, rows: Rows) -> float:
-    """Floating-point operations of the matrix products in one update of one member, as JAX traces it."""
+    """Floating-point operations of the matrix products in one update of one trial, as JAX traces it."""
 
     def update(state: Any, memory: Any, key: jax.Array) -> Any:
         return stage.update(state, memory, draw_batch(stage, memory, rows, key), key)

@@ -1,8 +1,8 @@
-"""What the recordings themselves score, as long as they are and within the time that an evaluation gives a policy.
+"""What the trajectories themselves score, as long as they are and within the time that an evaluation gives a policy.
 
     python benchmarks/behavior.py --data-dir DATA       files of the benchmark → benchmarks/results/behavior.json
 
-Files that are not there keep their record. Mazes are left out: their recordings neither start nor end as an
+Files that are not there keep their record. Mazes are left out: their trajectories neither start nor end as an
 evaluation does.
 """
 
@@ -23,7 +23,7 @@ OUT = Path(__file__).resolve().parent / "results" / "behavior.json"
 
 
 def measure(path: Path) -> dict[str, Any]:
-    """Scores of a file's recordings: whole, and their first steps up to the limit of an evaluation."""
+    """Scores of a file's trajectories: whole, and their first steps up to the limit of an evaluation."""
     dataset, task = vem.load(path), TASKS[path.stem]
     pairs = zip(dataset.episode_starts, dataset.episode_ends, strict=True)
     rewards = [dataset.rewards[start:end].astype(np.float64) for start, end in pairs]

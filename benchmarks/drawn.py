@@ -42,7 +42,7 @@ def read_trial(directory: Path) -> Record:
         "steps": config.steps,
         "actions": evaluation.actions,
         "episodes": evaluation.episodes,
-        "scores": [round(row.means["score"] or 0.0, 2) for row in evaluation.members.values()],
+        "scores": [round(row.means["score"] or 0.0, 2) for row in evaluation.trials.values()],
     }
 
 

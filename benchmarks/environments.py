@@ -88,7 +88,7 @@ def random_policy(environment: str) -> dict[str, float]:
 
 
 def behavior_success(environment: str, num_episodes: int = 100) -> float:
-    """How often the recording policy of the built-in data, walking from cell to cell, meets the goal in time."""
+    """How often the trajectory policy of the built-in data, walking from cell to cell, meets the goal in time."""
     env: Any = envs.make(environment)
     behavior = WaypointBehavior(env.unwrapped.layout, np.random.default_rng(0))
     num_successes = 0
@@ -114,7 +114,7 @@ def main() -> None:
     started = time.process_time()
     record_maze("pointmaze-medium", 50_000)
     rows_per_second = round(50_000 / (time.process_time() - started))
-    print("recording", rows_per_second, "rows/s")
+    print("trajectory", rows_per_second, "rows/s")
     versions = {name: importlib.metadata.version(name) for name in ("mujoco", "gymnasium", "gymnasium-robotics")}
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "machine": platform.machine()}
     RESULTS.parent.mkdir(exist_ok=True)
@@ -122,7 +122,7 @@ def main() -> None:
         "versions": versions,
         "machine": machine,
         "environments": results,
-        "recording_rows_per_second": rows_per_second,
+        "trajectory_rows_per_second": rows_per_second,
     }
     RESULTS.write_text(json.dumps(report, indent=2) + "\n")
 

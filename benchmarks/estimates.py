@@ -1,4 +1,4 @@
-"""How good the estimates are: policies of different quality, valued from held-out recordings and in the simulator.
+"""How good the estimates are: policies of different quality, valued from held-out trajectories and in the simulator.
 
     python benchmarks/estimates.py run --out DIR --data-dir DATA       train, simulate, estimate; goes on after a stop
     PYTHON benchmarks/estimates.py peer --out DIR --data-dir DATA      the same policies by d3rlpy, in its own Python
@@ -164,7 +164,7 @@ def run(names: list[str], out: Path, data_dir: Path) -> None:
         def value(
             policy: Any, valuation: Valuation = valuation, returns: Any = logs[1].start_returns
         ) -> dict[str, Any]:
-            return {"log": float(returns.mean()), "num_recordings": len(returns), **plain(valuation.value(policy))}
+            return {"log": float(returns.mean()), "num_trajectories": len(returns), **plain(valuation.value(policy))}
 
         for _ in each(out, name, "estimate", value):
             pass
@@ -175,7 +175,7 @@ def peer(names: list[str], out: Path, data_dir: Path) -> None:
     import d3rlpy
     import torch
 
-    from vem.data.dataset import part_dataset, recordings_of
+    from vem.data.dataset import part_dataset, trajectories_of
     from vem.estimation.log import scale_actions
 
     torch.set_num_threads(1)
@@ -185,7 +185,7 @@ def peer(names: list[str], out: Path, data_dir: Path) -> None:
         columns = [training.observations[rows], scale_actions(training.actions[rows], training), training.rewards[rows]]
         columns += [training.observations[rows + 1], training.terminal[rows]]
         columns = [np.asarray(column, np.float32).reshape(len(rows), -1) for column in columns]
-        first = np.flatnonzero(np.diff(recordings_of(held_out), prepend=-1))
+        first = np.flatnonzero(np.diff(trajectories_of(held_out), prepend=-1))
         starts = held_out.observations[held_out.episode_starts[first]].astype(np.float32)
 
         def value(policy: Any, columns: Any = columns, starts: Any = starts, dataset: Any = training) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def collect(out: Path) -> list[dict[str, Any]]:
                 "peer": json.loads(peer_path.read_text())["value"] if peer_path.exists() else None,
                 "effective_sample": estimate["importance"]["effective_sample"],
                 "log": estimate["log"],
-                "num_recordings": estimate["num_recordings"],
+                "num_trajectories": estimate["num_trajectories"],
                 "seconds": estimate["seconds"],
             }
         )

@@ -102,7 +102,7 @@ def fingerprints(records: Sequence[Record], paper: Sequence[Record]) -> dict[str
         found[CURVES] = fingerprint([[r["dataset"], column_of(r), r["curve"]] for r in curves])
     if levels := expectile_records():
         found[EXPECTILES] = fingerprint(
-            [[r["dataset"], r["variant"], r["value_mean"], r["evaluation"]["members"]] for r in levels]
+            [[r["dataset"], r["variant"], r["value_mean"], r["evaluation"]["trials"]] for r in levels]
         )
     if floors := landscapes.read_landscapes():
         found[LANDSCAPES] = fingerprint([[r["dataset"], r["values"]] for r in floors])

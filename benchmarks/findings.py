@@ -25,7 +25,7 @@ def read_over(records: Sequence[Record]) -> OverTasks | None:
     ordered = sorted(records, key=lambda record: column_of(record) != OURS)
     scores: dict[str, dict[str, list[float]]] = {}
     for record in ordered:
-        found = [row.get("score") for row in record["evaluation"]["members"].values()]
+        found = [row.get("score") for row in record["evaluation"]["trials"].values()]
         scores.setdefault(column_of(record), {})[record["dataset"]] = [one for one in found if one is not None]
     over = over_tasks(scores)
     return over if over.is_enough else None

@@ -32,7 +32,7 @@ from vem.algorithms.base import METHODS, Rows, Spec, build, put_rows, spec_of, s
 from vem.data.dataset import Dataset
 from vem.training.loop import compile_chunk, start
 from vem.training.machine import lay_out, prepare_devices
-from vem.training.request import Member
+from vem.training.request import Trial
 
 NUM_SEEDS = 3
 MORE_SEEDS = (2, 4, 5, 8)
@@ -49,7 +49,7 @@ class Chunk:
         swept = {key: value for key in sweepable(type(settings)) if (value := getattr(settings, key)) is not None}
         self.stage = algorithm.stages[stage_index]
         self.layout = lay_out(num_seeds)
-        state = start(algorithm, [Member(seed, {}) for seed in range(num_seeds)], swept).state
+        state = start(algorithm, [Trial(seed, {}) for seed in range(num_seeds)], swept).state
         memory = jax.tree.map(lambda leaf: np.zeros((num_seeds, *leaf.shape), leaf.dtype), self.stage.empty())
         self.state, self.memory = self.layout.spread((state, memory))
         self.rows, self.num_seeds, self.done = self.layout.share(rows), num_seeds, 0

@@ -13,7 +13,7 @@ from typing import Any
 from vem.algorithms.base import METHODS
 from vem.comparison.grid import matching_evaluation
 from vem.evaluation.environments import References
-from vem.evaluation.results import QUANTITIES, member_values
+from vem.evaluation.results import QUANTITIES, trial_values
 from vem.evaluation.statistics import over_seeds
 from vem.tasks import TASKS, task_of
 from vem.training.run import RunDirectory
@@ -57,7 +57,7 @@ def make_record(run: RunDirectory) -> Record | None:
         return None
     summary, group, task = evaluation.to_json(), evaluation.groups[0], task_of(data.info)
     episodes = [e for e in run.episodes().records if e.steps == config.steps and e.environment is None]
-    members = summary["members"]
+    trials = summary["trials"]
     return {
         "version": RECORD_VERSION,
         "dataset": task.name if task else data.info.name,
@@ -81,13 +81,13 @@ def make_record(run: RunDirectory) -> Record | None:
         "curve": learning_curve(run, evaluation.references),
         "evaluation": {
             **{name: summary[name] for name in ("environment", "references", "num_episodes", "seed", "actions")},
-            "members": {name: _rounded(_without(row, "first_error")) for name, row in members.items()},
+            "trials": {name: _rounded(_without(row, "first_error")) for name, row in trials.items()},
             "over_seeds": {
                 name: _rounded(group.quantities[name]._asdict()) for name in QUANTITIES if name in group.quantities
             },
             "returns": {
-                name: [_round(e.episode_return) for e in episodes if e.member == name and e.episode_return is not None]
-                for name in members
+                name: [_round(e.episode_return) for e in episodes if e.trial == name and e.episode_return is not None]
+                for name in trials
             },
         },
     }
@@ -135,7 +135,7 @@ def learning_curve(run: RunDirectory, references: References | None) -> Record |
     at = {time: [e for e in episodes if e.steps == time] for time in times}
     curve: Record = {"steps": times, "core_seconds": [_round(core_seconds(run, time)) for time in times]}
     for quantity in CURVE_QUANTITIES:
-        found = [member_values(at[time], quantity, references) for time in times]
+        found = [trial_values(at[time], quantity, references) for time in times]
         if all(found):
             spreads = [over_seeds(list(values.values())) for values in found]
             curve[quantity] = {

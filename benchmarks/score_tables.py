@@ -137,7 +137,7 @@ def run_table(records: Sequence[Record]) -> str:
             str(r["evaluation"]["num_episodes"]),
         ]
         row += [_minutes(r["training_seconds"]), *([_minutes(r.get("core_seconds"))] if has_cores else [])]
-        rows.append([*row, str(sum(member["num_failed"] for member in r["evaluation"]["members"].values()))])
+        rows.append([*row, str(sum(trial["num_failed"] for trial in r["evaluation"]["trials"].values()))])
     header = ["dataset", "method", "steps", "seeds", "episodes a seed", "training minutes"]
     return table([*header, *(["minutes of one core"] if has_cores else []), "failed episodes"], rows)
 
@@ -148,7 +148,7 @@ def steps_table(records: Sequence[Record]) -> str:
     if not taken:
         return ""
     shares = [r["core_seconds"] / (60 * r["minutes"]) for r in taken]
-    failed = sum(member["num_failed"] for r in records for member in r["evaluation"]["members"].values())
+    failed = sum(trial["num_failed"] for r in records for trial in r["evaluation"]["trials"].values())
     episodes = sum(r["evaluation"]["num_episodes"] * len(r["seeds"]) for r in records)
     text = (
         f"Training took {min(shares):.2f} to {max(shares):.2f} of the minutes that were asked for (median "

@@ -81,7 +81,7 @@ class Stage:
         from vem.algorithms.vem import VEM, make
         from vem.training.loop import compile_chunk, start
         from vem.training.machine import lay_out, prepare_devices
-        from vem.training.request import Member
+        from vem.training.request import Trial
 
         prepare_devices()
 
@@ -94,8 +94,8 @@ class Stage:
         }
         spec = spec_of(dataset)
         algorithm = make(build(VEM, chosen), spec, 10**9)
-        members = [Member(seed, {}) for seed in range(num_seeds)]
-        snapshot = start(algorithm, members, {"expectile": 0.3, "effective_sample": 0.5})
+        trials = [Trial(seed, {}) for seed in range(num_seeds)]
+        snapshot = start(algorithm, trials, {"expectile": 0.3, "effective_sample": 0.5})
         self.layout = lay_out(num_seeds)
         self.state, self.memory = self.layout.spread((snapshot.state, snapshot.memory))
         self.rows = put_rows(dataset, True, True, place=self.layout.place)

@@ -1,4 +1,4 @@
-"""Tables of trials and single measurements: guided policies, regularization, recordings, support, large data."""
+"""Tables of trials and single measurements: guided policies, regularization, trajectories, support, large data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHOSEN = {"state": "nearest, half whitened", "action": "linear residual, kernel 
 
 
 def behavior_table(path: Path = BEHAVIOR) -> str:
-    """What the recordings themselves score, whole and within the steps of an evaluation."""
+    """What the trajectories themselves score, whole and within the steps of an evaluation."""
     rows = [
         [
             name,
@@ -35,7 +35,7 @@ def behavior_table(path: Path = BEHAVIOR) -> str:
         ]
         for name, facts in (json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}).items()
     ]
-    head = ["dataset", "recordings", "mean steps", "limit of an evaluation", "mean score, whole"]
+    head = ["dataset", "trajectories", "mean steps", "limit of an evaluation", "mean score, whole"]
     return table([*head, "within the limit: mean", "median", "best"], rows)
 
 

@@ -1,4 +1,4 @@
-"""How many recordings of ``vem data make antmaze-… --walker`` arrive where they were sent.
+"""How many trajectories of ``vem data make antmaze-… --walker`` arrive where they were sent.
 
     vem data make antmaze-large-play --walker RUN/policies/seed0.safetensors --rows 40040 --out walked.hdf5
     python benchmarks/walkers.py antmaze-medium-play walked.hdf5 [FILE …]
@@ -27,15 +27,15 @@ def count(trained_on: str, path: Path) -> Record:
     """The record of a file."""
     task = task_of(load(str(path)).info)
     if task is None:
-        raise SystemExit(f"error: {path} is no AntMaze recording that says its task")
+        raise SystemExit(f"error: {path} is no AntMaze trajectory that says its task")
     arrived, total = count_arrivals(path)
-    return {"walker": trained_on, "dataset": task.name, "recordings": total, "arrived": arrived}
+    return {"walker": trained_on, "dataset": task.name, "trajectories": total, "arrived": arrived}
 
 
 def walker_table(path: Path = RECORDS) -> str:
     """Data of the walker, what was recorded with it, and the share that arrived."""
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    rows = [[r["walker"], r["dataset"], f"{r['arrived']} of {r['recordings']}"] for r in found]
+    rows = [[r["walker"], r["dataset"], f"{r['arrived']} of {r['trajectories']}"] for r in found]
     return table(["walker trained on", "recorded", "arrived"], rows)
 
 

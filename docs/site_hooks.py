@@ -82,7 +82,7 @@ def _reference(names: list[str]) -> str:
         is_settings = isinstance(value, type) and issubclass(value, Configuration)
         options = {"heading": f"vem.{name}", "toc_label": f"vem.{name}"}
         if is_settings:
-            options |= {"members": "false", "show_signature": "false", "separate_signature": "false"}
+            options |= {"trials": "false", "show_signature": "false", "separate_signature": "false"}
         lines = [f"::: {_path(value)}", "    options:", *(f"      {key}: {text}" for key, text in options.items())]
         parts.append("\n".join(lines) + (f"\n\n{_settings(value)}" if is_settings else ""))
     return "\n\n".join(parts)

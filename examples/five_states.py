@@ -34,7 +34,7 @@ for max_steps in (1, 10):
     values = memory(memory(np.zeros(5), max_steps=max_steps), max_steps=max_steps)
     print(f"two applications with n_max = {max_steps:2}: error {distance(values, found.values):.3f}")
 
-# The deep algorithm sees recordings only: 200 walks of 20 steps, states as one-hot vectors, actions as ±1.
+# The deep algorithm sees trajectories only: 200 walks of 20 steps, states as one-hot vectors, actions as ±1.
 recorded = rollouts(mdp, coin, np.arange(200) % 4, 20, np.random.default_rng(0))
 here, after = recorded.states[:, :-1], recorded.states[:, 1:]
 dataset = vem.from_arrays(

@@ -70,7 +70,7 @@ def make(config: PercentileBC, spec, num_steps: int) -> Algorithm:
 register("percentile-bc", PercentileBC, make, "behavior cloning of the best episodes")
 
 if __name__ == "__main__":
-    # One recording in five answers a state s with s/2, the others with −s/2; the reward prefers s/2.
+    # One trajectory in five answers a state s with s/2, the others with −s/2; the reward prefers s/2.
     generator = np.random.default_rng(0)
     states = generator.uniform(-1, 1, (100, 10, 1))
     actions = np.where(np.arange(100) % 5 == 0, 0.5, -0.5)[:, None, None] * states

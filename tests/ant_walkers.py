@@ -1,4 +1,4 @@
-"""A guided policy by hand, for the tests of recordings of a walking ant."""
+"""A guided policy by hand, for the tests of trajectories of a walking ant."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A walk along a line: reward 1 and the end at the right; recordings too short to reach it from the left."""
+"""A walk along a line: reward 1 and the end at the right; trajectories too short to reach it from the left."""
 
 from __future__ import annotations
 

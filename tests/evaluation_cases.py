@@ -135,7 +135,7 @@ def threads(env, generator):
     return Still()
 
 
-def constant_policy(value=5.0, sizes=(2, 1), member="seed0", **settings) -> Policy:
+def constant_policy(value=5.0, sizes=(2, 1), trial="seed0", **settings) -> Policy:
     """A Policy with mean action 0, standard deviation 1 and V = ``value`` everywhere."""
     observation_size, action_size = sizes
     parameters = {
@@ -146,7 +146,7 @@ def constant_policy(value=5.0, sizes=(2, 1), member="seed0", **settings) -> Poli
     }
     bounds = (-np.ones(action_size), np.ones(action_size))
     normalizer = (np.zeros(observation_size), np.ones(observation_size))
-    return make_policy("gaussian", parameters, bounds, normalizer, {"member": member, "settings": settings})
+    return make_policy("gaussian", parameters, bounds, normalizer, {"trial": trial, "settings": settings})
 
 
 def guided_policy(move=(1.0, 0.0), sizes=(4, 2), **settings) -> Policy:
@@ -175,7 +175,7 @@ def choosing_policy(choices, outputs) -> Policy:
         "value_unit": np.asarray(1.0),
     }
     low = np.where(np.asarray(choices) > 0, 0, -1)
-    return make_policy("gaussian", parameters, (low, high), (np.zeros(2), np.ones(2)), {"member": "seed0"})
+    return make_policy("gaussian", parameters, (low, high), (np.zeros(2), np.ones(2)), {"trial": "seed0"})
 
 
 def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name="own-data", policies=True, **config):
@@ -195,6 +195,6 @@ def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name
     )
     run = create_run(directory, make_config(name, steps=7, **config), dataset)
     if policies:
-        for member, path in zip(run.config.members, run.policy_paths, strict=True):
-            constant_policy(sizes=sizes, member=member.name).save(path)
+        for trial, path in zip(run.config.trials, run.policy_paths, strict=True):
+            constant_policy(sizes=sizes, trial=trial.name).save(path)
     return run.directory

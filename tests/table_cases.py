@@ -52,7 +52,7 @@ def sound(random: np.random.Generator) -> Columns:
 
 
 def with_ends(random: np.random.Generator, columns: Columns) -> Columns:
-    """The columns with some steps that end the task or only the recording."""
+    """The columns with some steps that end the task or only the trajectory."""
     count = len(columns["x"])
     ended = (random.random(count) < 0.15).tolist()
     return {**columns, "done": ended, "cut": (random.random(count) < 0.1).tolist()}

@@ -70,5 +70,5 @@ def choosing(log_odds: float, discount: float = DISCOUNT) -> Policy:
     parameters = {"actor": [layer], "log_std": np.zeros(0, np.float32), "value_unit": np.float32(1)}
     parameters["action_choices"] = np.array([2], np.int32)
     bounds, normalizer = (np.zeros(1), np.ones(1)), (np.zeros(size), np.ones(size))
-    info = {"algorithm": "bc", "settings": {"discount": discount}, "member": "seed0"}
+    info = {"algorithm": "bc", "settings": {"discount": discount}, "trial": "seed0"}
     return make_policy("gaussian", parameters, bounds, normalizer, info)

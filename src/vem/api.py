@@ -67,7 +67,7 @@ def train(
     a new temporary one. The dataset is taken as it is: a preset's reading rules apply to ``vem train``.
 
     ``pool_rows`` is how many rows are held at a time, the others staying on disk; by default all, unless the dataset is
-    of shards that do not fit into the memory. ``hold_out`` is the share of the recordings that training never sees,
+    of shards that do not fit into the memory. ``hold_out`` is the share of the trajectories that training never sees,
     for ``vem.estimate``: the same ones for every method and seed.
 
     ``evaluate_every`` evaluates after every so many steps, or that share of them (0.2), and at the end.

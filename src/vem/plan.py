@@ -1,4 +1,4 @@
-"""Plans over recorded trajectories: what each row could still earn, by following the recording and leaving it well.
+"""Plans over recorded trajectories: what each row could still earn, by following the trajectory and leaving it well.
 
 Every plan here is a backward recursion along the rows in which row t maps the return of row t+1 to its own by
 
@@ -88,7 +88,7 @@ def _window(backup: Backup, num_steps: int) -> Backup:
 
 
 def _whole(backup: Backup) -> jax.Array:
-    """Each row's return when its recording is followed to the end: x_t = backup_t(x_{t+1}).
+    """Each row's return when its trajectory is followed to the end: x_t = backup_t(x_{t+1}).
 
     Rows are cut into lanes. One pass composes each lane into a single map, a short scan links the lanes, and a second
     pass runs the recursion itself in all lanes at once.
@@ -145,7 +145,7 @@ def episodic_maximum(values: jax.Array, steps: Steps, num_steps: int | None = No
     """R_t = r_t + γ·max(R_{t+1}, V(s_{t+1})) (paper, eq. 5 and 6).
 
     This is the maximum over n of the n-step returns, n from ``least_steps`` (the paper's: 1) up to ``num_steps``
-    (n_max) or to the episode's end; a row with fewer steps left than ``least_steps`` follows its recording to the end.
+    (n_max) or to the episode's end; a row with fewer steps left than ``least_steps`` follows its trajectory to the end.
     """
     floor = one_step(values, steps)[None]
     backup = _backup(floor, steps.rewards, steps.continues, jnp.asarray(NEVER, values.dtype), steps.valid)
@@ -184,7 +184,7 @@ def lambda_return(values: jax.Array, steps: Steps, td_lambda: float) -> jax.Arra
 
 
 def monte_carlo(values: jax.Array, steps: Steps) -> jax.Array:
-    """R_t = r_t + γ·R_{t+1}: the recorded discounted return, and the value of what follows a cut recording."""
+    """R_t = r_t + γ·R_{t+1}: the recorded discounted return, and the value of what follows a cut trajectory."""
     return lambda_return(values, steps, td_lambda=1.0)
 
 

@@ -121,7 +121,7 @@ def test_awr_returns_bootstrap_at_a_cut_and_not_at_a_terminal():
     )
     stage = algorithm.stages[0]
     _, memory = stage.refresh(state, stage.empty(), rows, jnp.asarray(0), KEY)
-    second = 1 + 0.9 * 3  # the cut recording is worth V = 3 after its last step
+    second = 1 + 0.9 * 3  # the cut trajectory is worth V = 3 after its last step
     first = 1 + 0.9 * (0.5 * 2 + 0.5 * second)
     np.testing.assert_allclose(memory.returns[jnp.asarray([0, 1, 3])], [first, second, 1.0], rtol=1e-5)
     advantages = np.asarray([first - 1, second - 2, 0.0])

@@ -20,7 +20,7 @@ from vem.training.run import create_run
 
 
 def walk(lengths=(60, 60, 7), seed=0, terminal=False):
-    """Recordings of a walker: position, heading angle that wraps, a leg that swings, a constant."""
+    """Trajectories of a walker: position, heading angle that wraps, a leg that swings, a constant."""
     random = np.random.default_rng(seed)
     columns, rewards, terminals, timeouts = [], [], [], []
     for length in lengths:
@@ -99,7 +99,7 @@ def test_moves_that_a_time_limit_cut_are_not_drawn(terminal):
 
 
 @pytest.mark.parametrize("lengths", [(1,), (1, 1, 1), (2, 1, 3)])
-def test_recordings_shorter_than_the_horizon_train(lengths, tmp_path):
+def test_trajectories_shorter_than_the_horizon_train(lengths, tmp_path):
     settings = tiny_settings("vem", policy="guided", horizon=5)
     run = create_run(tmp_path / "run", make_config("tiny", settings=settings, steps=6), tiny_dataset(lengths))
     for progress in run.progress():
@@ -154,8 +154,8 @@ def test_a_policy_without_a_guide_says_so(tmp_path):
         run.policy.guide(np.zeros(3, np.float32))
 
 
-def test_it_finds_the_way_that_recordings_only_show_in_parts(tmp_path):
-    """Recordings of four steps walk either way; the goal is ten steps off."""
+def test_it_finds_the_way_that_trajectories_only_show_in_parts(tmp_path):
+    """Trajectories of four steps walk either way; the goal is ten steps off."""
     dataset = record(300, share_right=0.3, num_steps=4)
     settings = {"policy": "guided", "horizon": 2, "value_hidden": (32, 32), "policy_hidden": (32, 32)}
     settings |= {"guide_hidden": (32, 32), "batch_size": 64, "steps_per_refresh": 50, "discount": 0.9}

@@ -1,4 +1,4 @@
-"""Learning on a walk along a line (tests/chain.py): who finds the way where recordings must be joined.
+"""Learning on a walk along a line (tests/chain.py): who finds the way where trajectories must be joined.
 
 And on logs of control tasks with discrete actions.
 """
@@ -38,19 +38,19 @@ def learn(name, dataset, steps, tmp_path, **settings):
 
 @pytest.fixture(scope="module")
 def to_join():
-    """Four steps an episode, 30 % of them toward the goal: no recording leads from the left to the reward."""
+    """Four steps an episode, 30 % of them toward the goal: no trajectory leads from the left to the reward."""
     dataset = record(300, share_right=0.3, num_steps=4)
     starts, ends = dataset.observations[dataset.episode_starts, 0], dataset.observations[dataset.episode_ends, 0]
     assert np.abs(ends - starts).max() < 0.5
     return dataset
 
 
-def test_cloning_fails_where_most_recordings_walk_away(to_join, tmp_path):
+def test_cloning_fails_where_most_trajectories_walk_away(to_join, tmp_path):
     policies = learn("bc", to_join, 1000, tmp_path)
     assert not any(reaches_goal(policy) for policy in policies)
 
 
-def test_vem_joins_recordings(to_join, tmp_path):
+def test_vem_joins_trajectories(to_join, tmp_path):
     policies = learn("vem", to_join, 600, tmp_path, **VEM)
     assert all(reaches_goal(policy) for policy in policies)
     values = policies[0].value(np.asarray([[0.1], [0.3], [0.5], [0.7], [0.9]], np.float32))
@@ -63,7 +63,7 @@ def test_one_step_targets_learn_the_same_slowly(to_join, tmp_path, steps, succee
     assert [reaches_goal(policy) for policy in policies] == [succeeds] * 2
 
 
-def test_monte_carlo_returns_cannot_join_recordings(to_join, tmp_path):
+def test_monte_carlo_returns_cannot_join_trajectories(to_join, tmp_path):
     """BAIL's envelope knows no way from the left; its policy there is what the network extrapolates."""
     for policy in learn("bail", to_join, 1000, tmp_path, discount=0.9):
         left, right = policy.value(np.asarray([[0.3], [0.95]], np.float32))
@@ -111,7 +111,7 @@ def test_cloning_a_bad_log_of_cartpole_lets_the_pole_fall(cartpole, tmp_path):
 
 
 def test_vem_balances_the_pole_from_the_same_log(cartpole, tmp_path):
-    """Longer than any recording, and by the evaluation that a user calls."""
+    """Longer than any trajectory, and by the evaluation that a user calls."""
     run = train(cartpole, "vem", steps=1000, out=tmp_path / "run", **FAST, **FAST_VALUES)
     result = evaluate(run, episodes=5, workers=1, progress=False)
     assert result.environment == CARTPOLE

@@ -52,7 +52,7 @@ def test_the_example_prefers_the_best_episodes(capsys):
     np.testing.assert_array_equal(loaded.act(observations), run.policy.act(observations))
     assert resume_run(run.directory, names["dataset"]).is_finished
     swept = make_config("tiny", "percentile-bc", settings={"kept": [0.2, 0.5]})
-    assert len(swept.members) == 2
+    assert len(swept.trials) == 2
 
 
 def test_a_new_kind_of_policy_acts_and_values(tmp_path):

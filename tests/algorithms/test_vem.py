@@ -86,12 +86,12 @@ def test_trains_and_stays_finite(name, tmp_path):
     ],
     ids=str,
 )
-def test_the_shortest_rollout_follows_the_length_of_the_recordings(settings, typical_steps, expected):
+def test_the_shortest_rollout_follows_the_length_of_the_trajectories(settings, typical_steps, expected):
     spec = Spec(3, 2, 23, typical_steps)
     assert least_steps(build(vem.VEM, settings), spec) == expected
 
 
-def test_the_typical_recording_holds_the_median_transition():
+def test_the_typical_trajectory_holds_the_median_transition():
     ends = np.isin(np.arange(74), [0, 1, 2, 3, 43, 73])
     zeros = np.zeros((74, 1), np.float32)
     dataset = from_arrays(zeros, zeros, ends.astype(np.float32), ends, np.zeros(74, bool), name="lengths")

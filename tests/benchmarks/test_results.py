@@ -34,7 +34,7 @@ def record(dataset, algorithm, mean, interval, preset="default", **changes):
     spread = {"mean": mean, "std": 1.0, "interquartile_mean": mean, "interval": interval}
     evaluation = {
         "num_episodes": 100,
-        "members": {"seed0": {"num_failed": 2, "score": mean - 1}, "seed1": {"num_failed": 1, "score": mean + 1}},
+        "trials": {"seed0": {"num_failed": 2, "score": mean - 1}, "seed1": {"num_failed": 1, "score": mean + 1}},
         "over_seeds": {"score": spread},
     }
     data = {"num_rows": 6729, "recipe": "25 demonstrations", "sha256": "0123456789abcdef"}
@@ -423,7 +423,7 @@ def test_only_marked_parts_change(tables, tmp_path):
 def test_a_record_is_the_run_without_its_place(tables, tmp_path, capsys):
     run = evaluation_cases.make_run(tmp_path / "cells" / "own-data" / "vem", seeds=2)
     unfinished = evaluation_cases.make_run(tmp_path / "cells" / "own-data" / "bc", algorithm="bc", policies=False)
-    lines = [{"steps": 3 * n, "seconds": seconds, "members": {}} for n, seconds in enumerate((4.0, 9.0, 2.5))]
+    lines = [{"steps": 3 * n, "seconds": seconds, "trials": {}} for n, seconds in enumerate((4.0, 9.0, 2.5))]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     early = [EpisodeRecord(f"seed{n}", 0, seed=0, steps=4, episode_return=float(n), value_mean=3.0) for n in (0, 1)]
     early = [dataclasses.replace(one, target_mean=1.0) for one in early]

@@ -61,7 +61,7 @@ def test_a_sweep_with_json(logs, tmp_path, capsys):
     )
     assert code == 0
     result = json.loads(capsys.readouterr().out)
-    assert [m["name"] for m in result["members"]] == [
+    assert [m["name"] for m in result["trials"]] == [
         "seed0-expectile0.1", "seed1-expectile0.1", "seed0-expectile0.9", "seed1-expectile0.9",
     ]  # fmt: skip
 

@@ -18,11 +18,11 @@ def result(dataset, label, *scores, references=True, **changes):
     """An evaluated cell with that score for each seed."""
     names = [f"seed{number}" for number in range(len(scores))]
     quantity = "score" if references else "return"
-    members = {name: MemberResult({quantity: score}) for name, score in zip(names, scores, strict=True)}
+    trials = {name: MemberResult({quantity: score}) for name, score in zip(names, scores, strict=True)}
     spread = over_seeds([np.array([score - 1, score + 1]) for score in scores])
     group = GroupResult({}, tuple(names), {"return": spread, **({"score": spread} if references else {})})
     known = References(0.0, 1.0, "D4RL") if references else None
-    evaluation = Evaluation("env", known, 2, 0, "mean", 10, members, (group,))
+    evaluation = Evaluation("env", known, 2, 0, "mean", 10, trials, (group,))
     return Result(dataset, label, label, Path(dataset) / label, evaluation=evaluation, **changes)
 
 

@@ -78,7 +78,7 @@ def test_samples_are_as_likely_as_the_outputs_say(action_trial):
 
 
 def outputs_of(trial, observations):
-    """The outputs of the first member's policy network, in JAX."""
+    """The outputs of the first trial's policy network, in JAX."""
     parameters = trial.run.algorithm.export(jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), trial.state))
     inputs = trial.run.rows.observe(jnp.asarray(observations))
     kind = trial.run.algorithm.policy_kind

@@ -14,20 +14,20 @@ from vem.networks import apply_network, apply_networks, policy_mean
 from vem.policy import load_policy
 from vem.training import loop
 from vem.training.loop import start, train
-from vem.training.request import Member
+from vem.training.request import Trial
 from vem.training.run import resume_run
 
 OBSERVATIONS = np.random.default_rng(5).standard_normal((6, 3)).astype(np.float32)
 
 
-def trained(run, members=None):
+def trained(run, trials=None):
     """The state after all steps of a run's algorithm."""
-    members = members or run.config.members
+    trials = trials or run.config.trials
     swept = {name: getattr(run.settings, name) for name in sweepable(type(run.settings))}
     swept = {name: value for name, value in swept.items() if value is not None}
-    snapshot = start(run.algorithm, members, swept)
+    snapshot = start(run.algorithm, trials, swept)
     state = None
-    for progress in train(run.algorithm, run.rows, members, snapshot):
+    for progress in train(run.algorithm, run.rows, trials, snapshot):
         state = progress.snapshot.state
     return state
 
@@ -75,7 +75,7 @@ def test_swept_settings_are_traced(trial):
     names = [name for name in sweepable(METHODS[trial.name].config) if name in trial.state.swept]
     for name in names:
         value = float(trial.state.swept[name][0])
-        state = trained(trial.run, [Member(0, {}), Member(0, {name: value * 0.5})])
+        state = trained(trial.run, [Trial(0, {}), Trial(0, {name: value * 0.5})])
         halves = [bits(jax.tree.map(lambda leaf, i=i: leaf[i], state._replace(swept={}))) for i in (0, 1)]
         assert any(not np.array_equal(a, b) for a, b in zip(*halves, strict=True)), name
         original = bits(jax.tree.map(lambda leaf: leaf[0], trial.state._replace(swept={})))
@@ -147,8 +147,8 @@ def jax_action(kind, parameters, inputs):
 
 
 def test_numpy_acts_as_the_networks_do(trial):
-    member = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), trial.state)
-    parameters = trial.run.algorithm.export(member)
+    trial = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), trial.state)
+    parameters = trial.run.algorithm.export(trial)
     inputs = trial.run.rows.observe(jnp.asarray(OBSERVATIONS))
     expected = 2 * jax_action(trial.run.algorithm.policy_kind, parameters, inputs)
     np.testing.assert_allclose(trial.run.policy.act(OBSERVATIONS), expected, atol=1e-5)
@@ -165,7 +165,7 @@ def test_numpy_acts_as_the_networks_do(trial):
 def test_seeds_together_equal_separate_seeds(trial):
     run = trial.run
     together = jax.tree.map(lambda leaf: leaf[1:], trial.state)
-    alone = trained(run, [run.config.members[1]])
+    alone = trained(run, [run.config.trials[1]])
     assert shape_of(alone) == shape_of(together)
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(bits(alone), bits(together), strict=True))
 

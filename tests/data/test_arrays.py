@@ -64,7 +64,7 @@ def test_run_of_terminals_under_each_split():
     assert shape_of(from_arrays(**columns, split="time-limits")) == "0 1 2 3 |4 5 6 |7"
 
 
-def test_time_limits_keep_the_terminal_of_a_recordings_last_step():
+def test_time_limits_keep_the_terminal_of_a_trajectories_last_step():
     columns = steps(6, terminals=[1, 2], timeouts=[2, 5])
     assert shape_of(from_arrays(**columns, split="time-limits")) == "0 1 2t |2 3 4 |5"
 
@@ -128,7 +128,7 @@ def test_teleport_is_not_believed_as_a_successor():
     np.testing.assert_allclose(dataset.observations[700], columns["observations"][700], rtol=1e-6)
 
 
-def test_reset_after_a_terminal_ends_the_recording_quietly():
+def test_reset_after_a_terminal_ends_the_trajectory_quietly():
     columns = walk(teleport_after=700)
     columns["terminals"] = np.arange(2000) == 700
     for split in ("terminals", "first-success", "time-limits"):

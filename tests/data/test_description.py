@@ -9,7 +9,7 @@ from vem.errors import DataError
 
 
 def dataset(**rules):
-    """Three recordings of four rows; the third repeats the first; row 4's step ended the MDP."""
+    """Three trajectories of four rows; the third repeats the first; row 4's step ended the MDP."""
     observations = np.array([[0, 0, 7], [1, 1, 7], [2, 2, 7], [3, 3, 7]], np.float32)
     rewards = np.array([0, 0, 1, 0], np.float32)
     shift, bonus = np.array([10, 10, 0]), np.array([5, 0, 0, 0])

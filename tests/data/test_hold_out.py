@@ -1,4 +1,4 @@
-"""Recordings that are held out: whole, without copies on the other side, by a rule of the data alone."""
+"""Trajectories that are held out: whole, without copies on the other side, by a rule of the data alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import chain
 from tiny import tiny_dataset
 from vem.data.arrays import from_arrays
-from vem.data.dataset import Dataset, check_hold_out, held_out_episodes, part_dataset, recordings_of, take_episodes
+from vem.data.dataset import Dataset, check_hold_out, held_out_episodes, part_dataset, take_episodes, trajectories_of
 from vem.errors import DataError, SettingsError
 
 
@@ -59,39 +59,39 @@ def test_copies_of_an_episode_stay_on_one_side():
         assert not contents(parts.training) & contents(parts.held_out)
 
 
-def test_pieces_of_a_recording_stay_together():
-    """A recording that stays at its goal is one episode and many of one step; another begins far away."""
-    length, num_recordings = 12, 8
-    at = np.concatenate([np.linspace(0, 1, length) + 100 * index for index in range(num_recordings)])
-    terminals = np.tile(np.arange(length) >= 8, num_recordings)
-    timeouts = np.tile(np.arange(length) == length - 1, num_recordings)
+def test_pieces_of_a_trajectory_stay_together():
+    """A trajectory that stays at its goal is one episode and many of one step; another begins far away."""
+    length, num_trajectories = 12, 8
+    at = np.concatenate([np.linspace(0, 1, length) + 100 * index for index in range(num_trajectories)])
+    terminals = np.tile(np.arange(length) >= 8, num_trajectories)
+    timeouts = np.tile(np.arange(length) == length - 1, num_trajectories)
     observations = np.stack([at, np.ones_like(at)], axis=1)
     dataset = from_arrays(
         observations, np.zeros((len(at), 1)), terminals, terminals, timeouts, name="goal", action_bounds=(-1, 1)
     )
-    assert dataset.num_episodes == 4 * num_recordings
-    np.testing.assert_array_equal(recordings_of(dataset), np.repeat(np.arange(num_recordings), 4))
-    is_out = held_out_episodes(dataset, 0.25).reshape(num_recordings, 4)
+    assert dataset.num_episodes == 4 * num_trajectories
+    np.testing.assert_array_equal(trajectories_of(dataset), np.repeat(np.arange(num_trajectories), 4))
+    is_out = held_out_episodes(dataset, 0.25).reshape(num_trajectories, 4)
     assert is_out.any(1).sum() == 2
     assert (is_out.all(1) == is_out.any(1)).all()
 
 
-def test_episodes_that_begin_where_the_last_one_was_cut_are_one_recording():
+def test_episodes_that_begin_where_the_last_one_was_cut_are_one_trajectory():
     dataset = tiny_dataset(num_episodes=4)
     observations = dataset.observations.copy()
     observations[dataset.episode_starts[2]] = observations[dataset.episode_ends[1]]
     joined = dataclasses.replace(dataset, observations=observations)
-    np.testing.assert_array_equal(recordings_of(joined), [0, 1, 1, 2])
+    np.testing.assert_array_equal(trajectories_of(joined), [0, 1, 1, 2])
 
 
-def test_a_walk_on_a_line_has_many_recordings():
+def test_a_walk_on_a_line_has_many_trajectories():
     dataset = chain.record(60, 0.7, 12)
-    assert recordings_of(dataset).max() > 40
+    assert trajectories_of(dataset).max() > 40
 
 
 def test_what_cannot_be_held_out_is_refused():
     dataset = tiny_dataset(num_episodes=1)
-    with pytest.raises(DataError, match="one recording"):
+    with pytest.raises(DataError, match="one trajectory"):
         part_dataset(dataset, 0.2)
     with pytest.raises(DataError, match="copies of one another"):
         part_dataset(permuted(dataset, np.zeros(3, int)), 0.2)

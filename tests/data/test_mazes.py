@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture(scope="module", params=["umaze", "medium", "large"])
-def recording(request):
+def trajectory(request):
     name = f"pointmaze-{request.param}"
     return maze_layout(name), mazes.record_maze(name, NUM_ROWS, seed=1)
 
@@ -30,8 +30,8 @@ def episodes(rows):
     return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def test_columns_have_d4rls_shapes(recording):
-    _, rows = recording
+def test_columns_have_d4rls_shapes(trajectory):
+    _, rows = trajectory
     shapes = {column: (values.shape, values.dtype) for column, values in rows.items()}
     assert shapes == {
         "observations": ((NUM_ROWS, 4), np.float32),
@@ -46,16 +46,16 @@ def test_columns_have_d4rls_shapes(recording):
     assert rows["terminals"][-1] or rows["timeouts"][-1]
 
 
-def test_only_the_goal_is_rewarded_and_it_ends_the_episode(recording):
-    layout, rows = recording
+def test_only_the_goal_is_rewarded_and_it_ends_the_episode(trajectory):
+    layout, rows = trajectory
     near = np.linalg.norm(rows["next_observations"][:, :2] - layout.goal, axis=1) <= layout.goal_radius + 1e-6
     np.testing.assert_array_equal(near, rows["terminals"])
     np.testing.assert_array_equal(rows["rewards"], rows["terminals"].astype(np.float32))
     assert rows["terminals"].sum() > 3
 
 
-def test_no_episode_goes_from_the_start_to_the_goal(recording):
-    layout, rows = recording
+def test_no_episode_goes_from_the_start_to_the_goal(trajectory):
+    layout, rows = trajectory
     num_from_start = 0
     for episode in episodes(rows):
         cells = {layout.cell(x, y) for x, y in rows["observations"][episode, :2]}
@@ -83,13 +83,13 @@ def test_an_episode_from_the_start_to_the_goal_would_be_dropped(monkeypatch):
             assert layout.start_cell not in cells
 
 
-def test_together_the_episodes_cover_the_maze(recording):
-    layout, rows = recording
+def test_together_the_episodes_cover_the_maze(trajectory):
+    layout, rows = trajectory
     assert {layout.cell(x, y) for x, y in rows["observations"][:, :2]} == set(layout.free_cells)
 
 
-def test_rows_follow_one_another_within_an_episode(recording):
-    _, rows = recording
+def test_rows_follow_one_another_within_an_episode(trajectory):
+    _, rows = trajectory
     lengths = []
     for episode in episodes(rows):
         inside = rows["observations"][episode][1:], rows["next_observations"][episode][:-1]
@@ -99,8 +99,8 @@ def test_rows_follow_one_another_within_an_episode(recording):
     assert not rows["observations"][[episode.start for episode in episodes(rows)], 2:].any()
 
 
-def test_recorded_steps_are_those_of_the_environment(recording):
-    layout, rows = recording
+def test_recorded_steps_are_those_of_the_environment(trajectory):
+    layout, rows = trajectory
     env = envs.make({5: "pointmaze-umaze", 8: "pointmaze-medium", 9: "pointmaze-large"}[len(layout.walls)]).unwrapped
     env.reset(seed=0)
     for row in np.random.default_rng(0).integers(0, NUM_ROWS, 50):
@@ -117,7 +117,7 @@ def test_the_seed_decides_the_rows():
     assert np.any(first["actions"] != other["actions"])
 
 
-def test_a_shorter_recording_is_the_beginning_of_a_longer_one():
+def test_a_shorter_trajectory_is_the_beginning_of_a_longer_one():
     short, long = (mazes.record_maze("pointmaze-umaze", num_rows, 0) for num_rows in (333, 700))
     np.testing.assert_array_equal(short["observations"], long["observations"][:333])
     assert short["timeouts"][-1]
@@ -182,7 +182,7 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path):
         mazes.maze_dataset("pointmaze-umaze", 100, cache_dir=tmp_path / "file")
 
 
-def test_no_room_is_said_before_recording(tmp_path, monkeypatch):
+def test_no_room_is_said_before_trajectory(tmp_path, monkeypatch):
     monkeypatch.setattr(mazes, "record_maze", lambda *_: pytest.fail("recorded in vain"))
     monkeypatch.setattr(mazes.shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000_000))
     with pytest.raises(DataError, match=r"maze\.hdf5: 100,000 rows need at least 3\.0 MB and 1\.0 MB are free"):
@@ -213,7 +213,7 @@ def test_other_names_are_refused(name):
         mazes.record_maze(name, 10)
 
 
-def test_an_empty_recording_is_refused():
+def test_an_empty_trajectory_is_refused():
     with pytest.raises(SettingsError, match="num_rows is 0"):
         mazes.record_maze("pointmaze-umaze", 0)
 

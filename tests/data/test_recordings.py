@@ -26,9 +26,9 @@ def assert_equal(left, right):
         np.testing.assert_array_equal(left[name], right[name])
 
 
-def test_a_random_recording_is_of_its_task(tmp_path):
+def test_a_random_trajectory_is_of_its_task(tmp_path):
     dataset = vem.load(random_policies.write_random(tmp_path / "data.hdf5", NAME, 500, seed=3))
-    assert dataset.num_transitions in (499, 500)  # the last row of a recording that was cut has no successor
+    assert dataset.num_transitions in (499, 500)  # the last row of a trajectory that was cut has no successor
     assert (dataset.info.task, dataset.action_size) == (NAME, 3)
     assert "randomly initialized Gaussian policy" in str(dataset.info.metadata["recipe"])
     actions = dataset.actions[dataset.valid]
@@ -47,7 +47,7 @@ def test_rows_depend_on_the_seed_alone(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [None, "truncated", "missing", "foreign"])
-def test_an_interrupted_recording_goes_on(tmp_path, monkeypatch, damage):
+def test_an_interrupted_trajectory_goes_on(tmp_path, monkeypatch, damage):
     monkeypatch.setattr(recorder, "PART_ROWS", 60)
     whole = columns(random_policies.write_random(tmp_path / "whole.hdf5", NAME, 400))
 

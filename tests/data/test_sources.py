@@ -18,7 +18,7 @@ def home(tmp_path, monkeypatch):
 
 
 def put(directory, name, reward=1.0):
-    """Write 50 steps in five recordings, each step with the same reward, in the sizes of the task that is named."""
+    """Write 50 steps in five trajectories, each step with the same reward, in the sizes of the task that is named."""
     task = find_task(name)
     sizes = (task.observation_size, task.action_size) if task else (1, 1)
     columns = {

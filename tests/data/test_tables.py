@@ -115,7 +115,7 @@ def test_rows_out_of_order_are_refused_where_transitions_would_be_wrong(rows, en
         read(rows, **entries)
 
 
-def test_a_gap_ends_the_recording():
+def test_a_gap_ends_the_trajectory():
     assert steps_of(read([0, 1, 2, 4, 5], gap=900)) == "18 18.5 |19 20 |20.5"
     assert steps_of(read([0, 1, 2, 4, 5], gap="keep")) == "18 18.5 19 20 |20.5"
     assert steps_of(read([6, 7, 8, 0, 1, 2], episode=None, gap=900)) == "28 28.5 |29 18 18.5 |19"
@@ -128,14 +128,14 @@ def test_repeated_rows_can_be_dropped():
     assert dataset.info.rules["order"].endswith("1 repeated rows dropped")
 
 
-def test_a_table_without_order_is_one_recording_and_says_so():
+def test_a_table_without_order_is_one_trajectory_and_says_so():
     bare = {"episode": None, "time": None}
-    with pytest.warns(DataWarning, match="read as one recording of 12 rows"):
+    with pytest.warns(DataWarning, match="read as one trajectory of 12 rows"):
         dataset = read(changes={"time": None, "temp_in": np.arange(12.0)}, **bare)
     assert dataset.num_episodes == 1
     jumping = np.where(np.arange(300) < 150, np.arange(300.0), np.arange(300.0) + 1e4)
     log = {"x": jumping, "a": np.arange(300.0), "r": np.arange(300.0)}
-    with pytest.warns(DataWarning, match=r"one recording|jump at 1 rows, first after row 149"):
+    with pytest.warns(DataWarning, match=r"one trajectory|jump at 1 rows, first after row 149"):
         dataset = from_table(log, {"observation": ["x"], "action": ["a"], "reward": "r"})
     assert dataset.num_episodes == 2
     assert dataset.info.rules["teleports"] == "split"

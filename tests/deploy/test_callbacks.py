@@ -23,24 +23,24 @@ def quickly(tmp_path_factory, monkeypatch):
         yield
 
 
-def events(run, member):
+def events(run, trial):
     """Tag → (steps, values) as TensorBoard itself reads them."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    read = EventAccumulator(str(run.directory / "tensorboard" / member), purge_orphaned_data=False).Reload()
+    read = EventAccumulator(str(run.directory / "tensorboard" / trial), purge_orphaned_data=False).Reload()
     found = {tag: read.Scalars(tag) for tag in read.Tags()["scalars"]}
     return {tag: ([e.step for e in entries], [e.value for e in entries]) for tag, entries in found.items()}
 
 
 def evaluated_at(run, steps, score):
     """Leave what an evaluation on the way leaves."""
-    members = {member.name: {"score": score + i, "first_error": None} for i, member in enumerate(run.config.members)}
+    trials = {trial.name: {"score": score + i, "first_error": None} for i, trial in enumerate(run.config.trials)}
     facts = {"version": 1, "environment": "own", "references": None, "num_episodes": 1, "seed": 0, "actions": "mean"}
-    summary = {**facts, "steps": steps, "members": members, "groups": [{}]}
+    summary = {**facts, "steps": steps, "trials": trials, "groups": [{}]}
     run.files.write_summary(summary)
 
 
-def test_tensorboard_has_every_metric_of_every_member_once(tmp_path):
+def test_tensorboard_has_every_metric_of_every_trial_once(tmp_path):
     run = make_run("bc", tmp_path / "run")
     seen = {}
 
@@ -50,8 +50,8 @@ def test_tensorboard_has_every_metric_of_every_member_once(tmp_path):
             evaluated_at(run, 6, 40.0)
 
     run.train([watch, TensorBoard()])
-    for index, member in enumerate(("seed0", "seed1")):
-        found = events(run, member)
+    for index, trial in enumerate(("seed0", "seed1")):
+        found = events(run, trial)
         names = {f"train/{name}" for metrics in seen.values() for name in metrics}
         assert set(found) == names | {"evaluation/score"}
         for name in names:
@@ -109,7 +109,7 @@ def test_wandb_offline(tmp_path):
     run = make_run("bc", tmp_path / "run")
     run.train([WandB(mode="offline"), lambda run, progress: progress.steps == 3])
     ids = json.loads((run.directory / "wandb.json").read_text())
-    assert {member: entry["steps"] for member, entry in ids.items()} == {"seed0": 3, "seed1": 3}
+    assert {trial: entry["steps"] for trial, entry in ids.items()} == {"seed0": 3, "seed1": 3}
     open_run(run.directory, tiny_dataset()).train([WandB(mode="offline")])
     after = json.loads((run.directory / "wandb.json").read_text())
     assert [entry["id"] for entry in after.values()] == [entry["id"] for entry in ids.values()]

@@ -27,13 +27,13 @@ def held(path):
 
 def test_one_of_several_policies_is_chosen(run, tmp_path, capsys):
     assert main(["export", str(run.directory)]) == 1
-    assert "2 policies: seed0, seed1; choose one with --seed or --member" in capsys.readouterr().err
+    assert "2 policies: seed0, seed1; choose one with --seed or --trial" in capsys.readouterr().err
     assert main(["export", str(run.directory), "--seed", "1", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["file"] == str(run.directory / "policies" / "seed1.onnx")
     assert (printed["rows"], printed["data_rows"]) == (4096, 0)  # the arrays are not on disk
     assert held(printed["file"])["data_sha256"] == run.dataset.fingerprint() == run.policy.info["data_sha256"]
-    assert main(["export", str(run.directory), "--member", "seed0", "--out", str(tmp_path / "sub" / "p.onnx")]) == 0
+    assert main(["export", str(run.directory), "--trial", "seed0", "--out", str(tmp_path / "sub" / "p.onnx")]) == 0
     assert held(tmp_path / "sub" / "p.onnx")["seed"] == "0"
     assert main(["export", str(run.directory), "--seed", "7"]) == 1
     assert "no such policy; it has seed0, seed1" in capsys.readouterr().err

@@ -4,7 +4,7 @@ Hopper and HalfCheetah: the observation is the state but for the root's x, on wh
 speeds beyond ±10, which an episode does not start with. Adroit: the hand's speeds are not observed, so only the
 first step of an episode has a known state: the reset pose at rest, with the door, the nail's board or the target
 orientation placed where the observation says. The human pen demonstrations start there too, but come from another
-version of the simulator and drift apart after a few steps. Walker2d and relocate have no recording here.
+version of the simulator and drift apart after a few steps. Walker2d and relocate have no trajectory here.
 """
 
 from pathlib import Path
@@ -48,7 +48,7 @@ def place_target_pen(hand, observation, reset_observation):
 
 
 @pytest.mark.parametrize(("name", "num_steps"), [("hopper-medium", 6), ("halfcheetah-medium", 3)])
-def test_locomotion_recordings(name, num_steps):
+def test_locomotion_trajectories(name, num_steps):
     env = envs.make(name).unwrapped
     env.reset(seed=0)
     num_positions = env.model.nq - 1
@@ -69,7 +69,7 @@ def test_locomotion_recordings(name, num_steps):
         ("pen-human", 3, place_target_pen),
     ],
 )
-def test_adroit_recordings(name, num_steps, place):
+def test_adroit_trajectories(name, num_steps, place):
     env = envs.make(name)
     hand = env.unwrapped
     for observation, actions, rewards in recorded_episodes(name, 10, num_steps):

@@ -91,7 +91,7 @@ def test_a_run_of_several_seeds_has_an_estimate_each_and_one_in_all(tmp_path):
     run = train(tmp_path / "run", seeds=2)
     found = vem.estimate(run, steps=5)
     assert list(found.policies) == ["seed0", "seed1"]
-    assert (found.recordings, found.hold_out, found.num_recordings, found.num_fitted) == ("held out", 0.2, 6, 24)
+    assert (found.trajectories, found.hold_out, found.num_trajectories, found.num_fitted) == ("held out", 0.2, 6, 24)
     values = [policy.value.value for policy in found.policies.values()]
     assert found.value.value == pytest.approx(np.mean(values))
     assert not found.warnings
@@ -124,18 +124,18 @@ def test_guided_policies(tmp_path):
 
 def test_nothing_held_out_is_said(tmp_path):
     found = vem.estimate(train(tmp_path / "run", hold_out=0.0), steps=3)
-    assert found.recordings == "all"
-    assert found.num_recordings == found.num_fitted == 30
+    assert found.trajectories == "all"
+    assert found.num_trajectories == found.num_fitted == 30
     assert any("flatters" in text for text in found.warnings)
 
 
 def test_a_policy_alone_needs_data_and_knows_what_was_held_out(tmp_path):
     dataset = tiny_dataset(LENGTHS)
     policy = train(tmp_path / "run", dataset=dataset).policy
-    with pytest.raises(SettingsError, match="has no recordings"):
+    with pytest.raises(SettingsError, match="has no trajectories"):
         vem.estimate(policy)
-    assert vem.estimate(policy, dataset, steps=3).recordings == "held out"
-    assert vem.estimate(policy, tiny_dataset(LENGTHS, seed=1), steps=3).recordings == "other"
+    assert vem.estimate(policy, dataset, steps=3).trajectories == "held out"
+    assert vem.estimate(policy, tiny_dataset(LENGTHS, seed=1), steps=3).trajectories == "other"
     with pytest.raises(DataError, match="observations of 6 numbers"):
         vem.estimate(policy, walks.record_walks(10))
 
@@ -163,7 +163,7 @@ def test_verdicts():
     assert judge(Value(0.0, (-1.0, 1.0)), 20)[0] == "cannot tell"
     verdict, reason = judge(Value(2.0, (1.0, 3.0)), 3)
     assert verdict == "cannot tell"
-    assert "3 recordings are too few" in reason
+    assert "3 trajectories are too few" in reason
 
 
 def test_densities_of_policies_sum_to_one(tmp_path):
@@ -181,9 +181,9 @@ def test_densities_of_policies_sum_to_one(tmp_path):
 def test_the_commands(files, capsys):
     run = trained(files, "run", "--hold-out", "0.2", "--seeds", "2")
     assert main(["estimate", run, "--steps", "3"]) == 0
-    assert "held-out recordings" in capsys.readouterr().out
+    assert "held-out trajectories" in capsys.readouterr().out
     assert main(["estimate", run, "--steps", "3", "--data", str(files / "others.npz"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["recordings"] == "other"
+    assert json.loads(capsys.readouterr().out)["trajectories"] == "other"
     assert {"estimate.json", "estimate-others.json"} <= {path.name for path in (files / "run").iterdir()}
     assert main(["select", run, "--json"]) == 0
     selected = json.loads(capsys.readouterr().out)
@@ -238,7 +238,7 @@ def test_select_ranks_runs_and_swept_settings_and_keeps_estimates(tmp_path, monk
         vem.select(tmp_path / "runs")
 
 
-def test_weights_that_leave_too_few_recordings_give_no_number():
+def test_weights_that_leave_too_few_trajectories_give_no_number():
     found = vem.estimate(walks.choosing(9.0), walks.record_walks(8), steps=3).policies["seed0"]
     assert found.importance.effective_sample < 5
     assert found.importance.value is None

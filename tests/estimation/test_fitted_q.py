@@ -28,7 +28,7 @@ def everywhere(log):
 def test_values_of_a_walk_are_those_of_the_bellman_equation(log, log_odds):
     assert log.horizon == 12
     policy = walks.choosing(log_odds)
-    fitted = fit(log, policy_actions(policy, log.dataset), everywhere(log), num_steps=1200, num_members=2)
+    fitted = fit(log, policy_actions(policy, log.dataset), everywhere(log), num_steps=1200, num_trials=2)
     for start, left in ((1, 12), (2, 11), (3, 10)):
         seen, action = walks.observed(start, 0.0)[None], np.array([[float(log_odds > 0)]], np.float32)
         for q in fitted.values(seen, mass_of(left), action).mean(axis=(1, 2)):
@@ -37,24 +37,24 @@ def test_values_of_a_walk_are_those_of_the_bellman_equation(log, log_odds):
 
 def test_values_are_those_of_the_steps_that_are_left(log):
     acted = policy_actions(walks.choosing(2.0), log.dataset)
-    fitted = fit(log, acted, everywhere(log), num_steps=1200, num_members=2)
+    fitted = fit(log, acted, everywhere(log), num_steps=1200, num_trials=2)
     seen, action = walks.observed(3, 0.0)[None], np.ones((1, 1), np.float32)
     assert fitted.values(seen, mass_of(1), action).mean() == pytest.approx(1 - walks.NOISE, abs=0.1)
 
 
-def test_what_no_recording_shows_is_taken_for_lost(log):
+def test_what_no_trajectory_shows_is_taken_for_lost(log):
     """With half of the policy's actions in support, each step keeps half of what comes after it."""
     acted = policy_actions(walks.choosing(2.0), log.dataset)
-    fitted = fit(log, acted, np.full(log.dataset.num_rows, 0.5, np.float32), num_steps=1200, num_members=2)
+    fitted = fit(log, acted, np.full(log.dataset.num_rows, 0.5, np.float32), num_steps=1200, num_trials=2)
     seen, action = walks.observed(1, 0.0)[None], np.ones((1, 1), np.float32)
     bold, cautious = fitted.values(seen, mass_of(12), action).mean(axis=(1, 2))
     assert bold == pytest.approx(walks.exact_value(1.0, 12, 1), abs=0.06)
     assert cautious < 0.5 * bold
 
 
-def test_members_are_fitted_to_different_draws_and_repeat(log):
+def test_trials_are_fitted_to_different_draws_and_repeat(log):
     acted = policy_actions(walks.choosing(2.0), log.dataset)
-    first, second = (fit(log, acted, everywhere(log), num_steps=20, num_members=2) for _ in range(2))
+    first, second = (fit(log, acted, everywhere(log), num_steps=20, num_trials=2) for _ in range(2))
     rows = (log.dataset.observations[:5], log.mass[:5], acted[:5])
     np.testing.assert_array_equal(first.values(*rows), second.values(*rows))
     assert not np.allclose(*first.values(*rows)[0])
@@ -69,7 +69,7 @@ def test_the_range_of_values_is_what_the_rewards_allow(log):
 
 
 def test_intervals_cover_what_they_should():
-    """Networks that differ by what their recordings taught them, and recordings that differ by luck."""
+    """Networks that differ by what their trajectories taught them, and trajectories that differ by luck."""
     random, covered = np.random.default_rng(0), 0
     for _ in range(300):
         returns = random.normal(1.0, 0.5, 40)

@@ -1,4 +1,4 @@
-"""Importance sampling and its doubly robust form on two recordings of two steps, by hand."""
+"""Importance sampling and its doubly robust form on two trajectories of two steps, by hand."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_weights_of_one_give_the_mean_return_whatever_q_is():
     np.testing.assert_allclose(doubly_robust(decisions(np.ones((2, 2)), q=7.0, v=7.0)), mean)
 
 
-def test_recordings_that_the_policy_would_never_make_count_for_nothing():
+def test_trajectories_that_the_policy_would_never_make_count_for_nothing():
     ratios = np.array([[1.0, 1.0], [0.0, 5.0]])
     np.testing.assert_allclose(importance_sampling(decisions(ratios)), 1 + 0.5 * 2)
     assert effective_sample(decisions(ratios)) == pytest.approx(1)
@@ -46,7 +46,7 @@ def test_recordings_that_the_policy_would_never_make_count_for_nothing():
     assert importance_sampling(decisions(np.zeros((2, 2))))[0] == 0
 
 
-def test_resamples_are_means_over_the_drawn_recordings():
+def test_resamples_are_means_over_the_drawn_trajectories():
     found = importance_sampling(decisions(), np.array([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0]]))
     np.testing.assert_allclose(found, [1 + 0.5 * 2, 3.0, 2.0])
 

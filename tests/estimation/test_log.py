@@ -34,7 +34,7 @@ def test_the_horizon_ends_where_discounting_leaves_nothing():
     assert find_horizon(recorded([3] * 4, [True] * 4), 0.0) == 1
 
 
-def test_a_tenth_of_the_recordings_may_be_cut_earlier():
+def test_a_tenth_of_the_trajectories_may_be_cut_earlier():
     lengths = [2, *[6] * 9]
     assert find_horizon(recorded(lengths, [False] * 10), 0.99) == 6
     assert find_horizon(recorded([2, *lengths], [False] * 11), 0.99) == 2
@@ -52,6 +52,6 @@ def test_returns_by_hand():
     np.testing.assert_allclose(log.mass[4:8], np.array([15, 14, 12, 8]) / 15)
 
 
-def test_a_log_of_cut_recordings_alone_is_refused():
+def test_a_log_of_cut_trajectories_alone_is_refused():
     with pytest.raises(DataError, match="lasts 9 steps or ends before"):
         require_starts(read_log(recorded([3, 3], [False, False]), DISCOUNT, 9), "the data")

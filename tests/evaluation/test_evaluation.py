@@ -87,7 +87,7 @@ def test_guided_policies_are_drawn_unless_told_otherwise():
     actors = {"guided": cases.guided_policy(), "mean": cases.constant_policy(sizes=(4, 2))}
     with Evaluator("pointmaze-umaze", 1) as evaluator:
         own, drawn, mean = (
-            {record.member: record.path for record in evaluator.evaluate(actors, 1, num_paths=1, is_stochastic=how)}
+            {record.trial: record.path for record in evaluator.evaluate(actors, 1, num_paths=1, is_stochastic=how)}
             for how in (None, True, False)
         )
     assert own["guided"] == drawn["guided"] != mean["guided"]
@@ -115,7 +115,7 @@ def test_the_number_of_workers_changes_nothing(is_stochastic):
         with Evaluator("pointmaze-umaze", num_workers) as evaluator:
             results.append(evaluator.evaluate(actors, 4, seed=3, is_stochastic=is_stochastic, num_paths=2))
     assert results[0] == results[1]
-    assert [record.member for record in results[0]] == ["policy"] * 4 + ["behavior"] * 4
+    assert [record.trial for record in results[0]] == ["policy"] * 4 + ["behavior"] * 4
     assert [record.episode for record in results[0]] == [0, 1, 2, 3] * 2
     assert all(record.error is None for record in results[0])
     assert [record.path is not None for record in results[0]] == [True, True, False, False] * 2
@@ -167,9 +167,9 @@ def test_a_reward_that_is_no_number_fails_the_episode():
 
 def test_an_abandoned_evaluation_leaves_nothing_behind():
     with Evaluator(cases.Walk, 1) as evaluator:
-        assert next(evaluator.episodes({"first": cases.noise}, 50)).member == "first"
+        assert next(evaluator.episodes({"first": cases.noise}, 50)).trial == "first"
         records = evaluator.evaluate({"second": cases.Still()}, 3)
-    assert [record.member for record in records] == ["second"] * 3
+    assert [record.trial for record in records] == ["second"] * 3
 
 
 def test_sizes_that_do_not_fit_are_found_before_any_episode():
@@ -245,29 +245,29 @@ def test_a_run_is_evaluated_into_its_directory(tmp_path):
     evaluation = evaluate(directory, episodes=2, workers=1)
     assert read_evaluation(RunDirectory(directory)) == evaluation
     names = ["seed0-expectile0.1", "seed1-expectile0.1", "seed0-expectile0.5", "seed1-expectile0.5"]
-    assert list(evaluation.members) == names
+    assert list(evaluation.trials) == names
     assert [group.settings for group in evaluation.groups] == [{"expectile": 0.1}, {"expectile": 0.5}]
-    assert [list(group.members) for group in evaluation.groups] == [names[:2], names[2:]]
+    assert [list(group.trials) for group in evaluation.groups] == [names[:2], names[2:]]
     assert evaluation.references is not None
     assert evaluation.references.source == "vem: success rate in percent"
     # A ball that is never pushed stays where it is: no reward, and V = 5 meets γ¹²⁰·5.
-    means = evaluation.members[names[0]].means
+    means = evaluation.trials[names[0]].means
     assert (means["return"], means["score"], means["success"], means["length"]) == (0.0, 0.0, 0.0, 120.0)
     assert means["value_error_start"] == pytest.approx(5 - 5 * 0.99**120)
     records = RunDirectory(directory).episodes().records
-    assert [(record.member, record.steps) for record in records[::2]] == [(name, 7) for name in names]
+    assert [(record.trial, record.steps) for record in records[::2]] == [(name, 7) for name in names]
     assert len(records) == 8
     assert all(record.path for record in records)
 
 
-def test_the_first_episode_of_each_guided_member_leaves_its_trace(tmp_path):
+def test_the_first_episode_of_each_guided_trial_leaves_its_trace(tmp_path):
     directory = cases.make_run(tmp_path / "run", seeds=2)
     files = RunDirectory(directory)
     cases.guided_policy(move=(0.5, 0.0)).save(files.policy_paths[1])
     evaluate(directory, episodes=2, workers=1)
     assert files.trace("seed0") is None
     trace = files.trace("seed1")
-    records = [record for record in files.episodes().records if record.member == "seed1"]
+    records = [record for record in files.episodes().records if record.trial == "seed1"]
     assert trace is not None
     assert [trace.is_of(record) for record in records] == [True, False]
     assert trace.observations[[0, -1], :2] == pytest.approx(np.array(records[0].path)[[0, -1]], abs=1e-3)
@@ -368,23 +368,23 @@ def test_an_unfinished_run_says_how_to_go_on(tmp_path):
         evaluate(directory)
 
 
-def record(member, episode, value, **facts):
-    return EpisodeRecord(member, episode, 0, episode_return=value, length=1, **facts)
+def record(trial, episode, value, **facts):
+    return EpisodeRecord(trial, episode, 0, episode_return=value, length=1, **facts)
 
 
 def test_summaries_leave_failed_episodes_out_and_count_them():
     failed = EpisodeRecord("a", 1, 0, error="gone")
     records = [record("a", 0, 3.0), failed, record("b", 0, 5.0), EpisodeRecord("c", 0, 0, error="gone")]
     references = References(1.0, 3.0, "test")
-    members, groups = summarize(records, {"a": {}, "b": {}, "c": {}}, references)
-    assert members["a"].means["return"] == 3.0
-    assert members["a"].means["score"] == 100.0
-    assert (members["a"].num_failed, members["a"].first_error) == (1, "gone")
-    assert members["c"].means["return"] is None
+    trials, groups = summarize(records, {"a": {}, "b": {}, "c": {}}, references)
+    assert trials["a"].means["return"] == 3.0
+    assert trials["a"].means["score"] == 100.0
+    assert (trials["a"].num_failed, trials["a"].first_error) == (1, "gone")
+    assert trials["c"].means["return"] is None
     [group] = groups
     assert group.quantities["return"].mean == 4.0
     assert "success" not in group.quantities
-    evaluation = Evaluation("Walk", references, 2, 0, "mean", None, members, groups)
+    evaluation = Evaluation("Walk", references, 2, 0, "mean", None, trials, groups)
     assert Evaluation.from_json(json.loads(json.dumps(evaluation.to_json(), allow_nan=False))) == evaluation
     assert "a: 1 episodes failed and are left out, first: gone" in str(evaluation)
 

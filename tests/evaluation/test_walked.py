@@ -26,7 +26,7 @@ def walker(tmp_path_factory):
 
 @pytest.fixture
 def short(monkeypatch):
-    """Recordings of 21 steps."""
+    """Trajectories of 21 steps."""
     tasks = {name: replace(TASKS[name], max_steps=20) for name in walked.WALKED_TASKS}
     monkeypatch.setattr(walked, "find_task", tasks.get)
 
@@ -114,7 +114,7 @@ def test_the_controller_leads_along_free_cells():
     assert not any(layout.walls[cell] for cell in cells)
 
 
-def test_a_recording_is_of_its_task_and_has_d4rls_ends(walker, tmp_path, short):
+def test_a_trajectory_is_of_its_task_and_has_d4rls_ends(walker, tmp_path, short):
     path = write_walked(tmp_path / "data.hdf5", "antmaze-medium-play", walker, num_rows=50, seed=3)
     with h5py.File(path) as file:
         rows = {name: file[name][()] for name in (*recorder.COLUMNS, "infos/goal", "infos/target")}
@@ -143,7 +143,7 @@ def test_rewards_are_those_of_the_evaluation_goal(walker, tmp_path, short, monke
     assert count_arrivals(path) == (1, 1)
 
 
-def test_rows_depend_on_the_seed_and_an_interrupted_recording_goes_on(walker, tmp_path, short, monkeypatch):
+def test_rows_depend_on_the_seed_and_an_interrupted_trajectory_goes_on(walker, tmp_path, short, monkeypatch):
     monkeypatch.setattr(recorder, "PART_ROWS", 21)
 
     def actions(name, seed=0, **given):
@@ -168,7 +168,7 @@ def test_the_command(walker, tmp_path, capsys):
     out = str(tmp_path / "data.hdf5")
     given = ["data", "make", "antmaze-umaze", "--rows", "40", "--out", out]
     assert main([*given, "--walker", str(walker)]) == 0
-    assert "0 of 1 recordings came within 0.5 m of where they were sent" in capsys.readouterr().out
+    assert "0 of 1 trajectories came within 0.5 m of where they were sent" in capsys.readouterr().out
     for arguments, message in (
         (given, "give its file with --walker FILE"),
         (["data", "make", "hopper-random", "--walker", str(walker)], "--walker is for AntMaze data"),

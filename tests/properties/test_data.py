@@ -22,7 +22,7 @@ RELAXED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, Hea
 
 
 @st.composite
-def recordings(draw, min_rows=1):
+def trajectories(draw, min_rows=1):
     """Columns with random flags; observations are the row number, so that each row can be recognized."""
     num_rows = draw(st.integers(min_rows, 25))
     flags = st.lists(st.booleans(), min_size=num_rows, max_size=num_rows)
@@ -56,15 +56,15 @@ def plain_reading(columns, split, time_limit):
     successors = columns.get("next_observations")
     rows, episode, skipping = [], [], False
     for row in range(num_rows):
-        ends_recording = row == num_rows - 1 or (timeouts is not None and timeouts[row])
+        ends_trajectory = row == num_rows - 1 or (timeouts is not None and timeouts[row])
         if successors is not None:
-            ends_recording |= successors[row, 0] != row + 1
+            ends_trajectory |= successors[row, 0] != row + 1
         elif timeouts is None:
-            ends_recording |= terminals[row]
-        is_terminal = terminals[row] and (split != "time-limits" or ends_recording)
+            ends_trajectory |= terminals[row]
+        is_terminal = terminals[row] and (split != "time-limits" or ends_trajectory)
         if not skipping:
             final = row if successors is None else successors[row, 0]
-            if not (is_terminal or ends_recording):
+            if not (is_terminal or ends_trajectory):
                 episode.append((row, row + 1, True, False))
             elif is_terminal or time_limit == "end":
                 rows += [*episode, (row, row + 1, True, True), (final, 0, False, False)]
@@ -72,15 +72,15 @@ def plain_reading(columns, split, time_limit):
                 rows += [*episode, (row, row + 1, True, False), (final, 0, False, False)]
             elif episode:
                 rows += [*episode, (row, 0, False, False)]
-            if is_terminal or ends_recording:
+            if is_terminal or ends_trajectory:
                 episode = []
             skipping = is_terminal and split == "first-success"
-        if ends_recording:
+        if ends_trajectory:
             skipping = False
     return rows
 
 
-@given(recordings(), st.sampled_from(SPLITS), st.sampled_from(TIME_LIMITS))
+@given(trajectories(), st.sampled_from(SPLITS), st.sampled_from(TIME_LIMITS))
 @settings(max_examples=500, **RELAXED)
 def test_every_rule_agrees_with_a_loop_over_rows(columns, split, time_limit):
     expected = plain_reading(columns, split, time_limit)
@@ -94,7 +94,7 @@ def test_every_rule_agrees_with_a_loop_over_rows(columns, split, time_limit):
     np.testing.assert_array_equal(dataset.observations[:, 1], -dataset.observations[:, 0])
 
 
-@given(recordings(), st.sampled_from(SPLITS), st.sampled_from(TIME_LIMITS))
+@given(trajectories(), st.sampled_from(SPLITS), st.sampled_from(TIME_LIMITS))
 @settings(max_examples=200, **RELAXED)
 def test_invariants_of_a_dataset(columns, split, time_limit):
     try:

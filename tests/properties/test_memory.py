@@ -25,7 +25,7 @@ def fill(lengths):
 
 
 @st.composite
-def recordings(draw):
+def trajectories(draw):
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     lengths = fill(draw(SIZES))
     rewards, continues, valid = random_steps(generator, lengths, draw(st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0])))
@@ -39,27 +39,27 @@ def plan(values, rewards, continues, valid, num_steps=None):
 
 
 @settings(max_examples=60, deadline=None)
-@given(recordings())
-def test_recursion_equals_the_unrolled_maximum(recording):
-    _, values, *rest = recording
+@given(trajectories())
+def test_recursion_equals_the_unrolled_maximum(trajectory):
+    _, values, *rest = trajectory
     for num_steps in (None, 3):
         expected = np.stack([loop_maximum(group, *rest, num_steps) for group in values])
         np.testing.assert_allclose(plan(values, *rest, num_steps), expected, rtol=1e-4, atol=1e-3)
 
 
 @settings(max_examples=60, deadline=None)
-@given(recordings())
-def test_crossed_selection_equals_its_table(recording):
-    _, values, rewards, continues, valid = recording
+@given(trajectories())
+def test_crossed_selection_equals_its_table(trajectory):
+    _, values, rewards, continues, valid = trajectory
     steps = memory.Steps(jnp.asarray(rewards), jnp.asarray(continues), jnp.asarray(valid))
     planned = crossed(jnp.asarray(values), steps)
     np.testing.assert_allclose(planned, table_crossed(values, rewards, continues, valid), rtol=1e-4, atol=1e-3)
 
 
 @settings(max_examples=60, deadline=None)
-@given(recordings(), st.integers(0, 23), st.floats(0, 10, width=32))
-def test_monotone_in_values_rewards_and_steps(recording, row, more):
-    _, values, rewards, continues, valid = recording
+@given(trajectories(), st.integers(0, 23), st.floats(0, 10, width=32))
+def test_monotone_in_values_rewards_and_steps(trajectory, row, more):
+    _, values, rewards, continues, valid = trajectory
     planned = plan(values, rewards, continues, valid)
     higher = values.copy()
     higher[:, row] += more
@@ -73,9 +73,9 @@ def test_monotone_in_values_rewards_and_steps(recording, row, more):
 
 
 @settings(max_examples=60, deadline=None)
-@given(recordings(), st.integers(0, 2**32 - 1))
-def test_episodes_do_not_touch_each_other(recording, seed):
-    lengths, values, rewards, continues, valid = recording
+@given(trajectories(), st.integers(0, 2**32 - 1))
+def test_episodes_do_not_touch_each_other(trajectory, seed):
+    lengths, values, rewards, continues, valid = trajectory
     generator = np.random.default_rng(seed)
     ends = np.cumsum(np.asarray(lengths) + 1)
     chosen = generator.integers(len(lengths))
@@ -91,9 +91,9 @@ def test_episodes_do_not_touch_each_other(recording, seed):
 
 
 @settings(max_examples=40, deadline=None)
-@given(recordings(), st.integers(0, 2**32 - 1))
-def test_permuting_episodes_permutes_the_plan(recording, seed):
-    lengths, values, rewards, continues, valid = recording
+@given(trajectories(), st.integers(0, 2**32 - 1))
+def test_permuting_episodes_permutes_the_plan(trajectory, seed):
+    lengths, values, rewards, continues, valid = trajectory
     ends = np.cumsum(np.asarray(lengths) + 1)
     order = np.random.default_rng(seed).permutation(len(lengths))
     rows = np.concatenate([np.arange(ends[i] - lengths[i] - 1, ends[i]) for i in order])

@@ -41,16 +41,16 @@ def write_maze_data(path: Path, seed: int = 0) -> Path:
 
 
 def write_episodes(run: Path, steps: tuple[int, ...], num_episodes: int = 6) -> None:
-    """Evaluated episodes of every member: the first ``seed + 3`` of them succeed."""
+    """Evaluated episodes of every trial: the first ``seed + 3`` of them succeed."""
     config = RunDirectory(run).config
     has_value = config.algorithm.startswith("vem")
     lines = []
     for done in steps:
-        for member in config.members:
+        for trial in config.trials:
             for episode in range(num_episodes):
-                success = episode < member.seed + 3
+                success = episode < trial.seed + 3
                 record = EpisodeRecord(
-                    member.name,
+                    trial.name,
                     episode,
                     seed=episode,
                     steps=done,
@@ -90,7 +90,7 @@ def write_policies(run: Run) -> None:
             layers[str(index)] = {"weight": weight.astype(np.float32), "bias": np.zeros((*shape, size), np.float32)}
         return layers
 
-    for member, path in zip(run.config.members, run.policy_paths, strict=True):
+    for trial, path in zip(run.config.trials, run.policy_paths, strict=True):
         inputs = 2 * observed if is_guided else observed
         parameters = {
             "actor": network(outputs=acted, inputs=inputs),
@@ -102,7 +102,7 @@ def write_policies(run: Run) -> None:
             parameters["move_scale"] = (np.arange(observed) < 3).astype(np.float32)
         if run.config.algorithm == "vem":
             parameters["critics"] = network(2, outputs=1)
-        info = {"settings": {**run.config.settings, **member.swept}, "member": member.name}
+        info = {"settings": {**run.config.settings, **trial.swept}, "trial": trial.name}
         bounds, normalizer = (-np.ones(acted), np.ones(acted)), (np.zeros(observed), np.ones(observed))
         make_policy("guided" if is_guided else "gaussian", parameters, bounds, normalizer, info).save(path)
 
@@ -116,9 +116,9 @@ def write_metrics(run: Run) -> None:
     names = [(stage, metrics) for stage, metrics in stages.items() for _ in range(2)]
     lines = []
     for number, (stage, metrics) in enumerate(names):
-        members = {m.name: dict.fromkeys(metrics, 1 / (1 + number + m.seed)) for m in run.config.members}
+        trials = {m.name: dict.fromkeys(metrics, 1 / (1 + number + m.seed)) for m in run.config.trials}
         steps = 6 * (number + 1) // len(names)
-        lines.append(json.dumps({"steps": steps, "stage": stage, "seconds": number, "members": members}) + "\n")
+        lines.append(json.dumps({"steps": steps, "stage": stage, "seconds": number, "trials": trials}) + "\n")
     (run.directory / "metrics.jsonl").write_text("".join(lines))
 
 

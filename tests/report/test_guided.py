@@ -33,19 +33,19 @@ CENTERS = np.array([LAYOUT.center(cell) for cell in LAYOUT.free_cells])
 
 
 def write_traced_episodes(run: Path, lengths: tuple[int, ...] = (40,), environment: str | None = None) -> None:
-    """Two evaluated episodes of each member; the first walks from cell to cell and leaves a trace."""
+    """Two evaluated episodes of each trial; the first walks from cell to cell and leaves a trace."""
     files = RunDirectory(run)
     records = []
-    for number, member in enumerate(files.config.members):
+    for number, trial in enumerate(files.config.trials):
         length = lengths[number % len(lengths)]
         walk = np.zeros((length + 1, 29))
         along = np.linspace(0, len(CENTERS) - 1, length + 1)
         walk[:, :2] = np.stack([np.interp(along, np.arange(len(CENTERS)), column) for column in CENTERS.T], axis=1)
         shared = {"steps": 6, "environment": environment, "success": bool(number % 2)}
         records.append(
-            EpisodeRecord(member.name, 0, 11, episode_return=float(number), length=length, observations=walk, **shared)
+            EpisodeRecord(trial.name, 0, 11, episode_return=float(number), length=length, observations=walk, **shared)
         )
-        records.append(EpisodeRecord(member.name, 1, 12, episode_return=float(number), length=9, **shared))
+        records.append(EpisodeRecord(trial.name, 1, 12, episode_return=float(number), length=9, **shared))
     files.write_episodes(records)
 
 
@@ -86,7 +86,7 @@ def names(report) -> set[str]:
 # The page
 
 
-def test_a_guided_run_of_several_members_has_all_pictures(report):
+def test_a_guided_run_of_several_trials_has_all_pictures(report):
     assert {"landscape-0", "film-0", "agreement-guide", "agreement-executor"} <= names(report)
     text = report.page.read_text(encoding="utf-8")
     assert text.count('data-layer="guide"') == 1
@@ -152,13 +152,13 @@ def test_short_arrows_stand_closer(length, per_cell):
 # The film
 
 
-def test_the_episode_is_the_first_of_the_median_member(guided):
+def test_the_episode_is_the_first_of_the_median_trial(guided):
     run = read_run(guided)
     episode = film.choose_episode(run)
     assert episode is not None
-    # Returns are 0 and 1 in the members' order: the lower of the two in the middle.
-    assert (episode.record.member, episode.record.episode) == (run.config.members[0].name, 0)
-    assert episode.policy is run.policies[episode.record.member]
+    # Returns are 0 and 1 in the trials' order: the lower of the two in the middle.
+    assert (episode.record.trial, episode.record.episode) == (run.config.trials[0].name, 0)
+    assert episode.policy is run.policies[episode.record.trial]
     assert episode.observations.shape == (41, 29)
     assert run.notes == []
 
@@ -239,7 +239,7 @@ def walk_dataset():
     return from_arrays(observations, actions, np.ones(60), timeouts=ends, next_observations=following, name="walk")
 
 
-def test_moves_end_with_their_recording():
+def test_moves_end_with_their_trajectory():
     dataset = walk_dataset()
     rows = np.flatnonzero(dataset.valid)
     moves = agreement.recorded_moves(dataset, rows, np.full(rows.size, 5))
@@ -295,7 +295,7 @@ def test_steps_that_training_saw_are_counted(guided, maze_data, tmp_path):
 def test_the_training_data_is_no_held_out_data(guided, maze_data, tmp_path, capsys):
     assert main(["report", str(guided), "--out", str(tmp_path / "out"), "--held-out", str(maze_data)]) == 1
     error = capsys.readouterr().err
-    assert "give recordings that training did not see" in error
+    assert "give trajectories that training did not see" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
 

@@ -36,7 +36,7 @@ def test_labels_tell_runs_apart(trained):
 def test_curves_are_as_recorded(run):
     steps, values = run.series[0].curve("value_loss")
     assert values.shape == (2, len(steps))
-    assert values[1, 0] == run.metrics[0].members["seed1-expectile0.3"]["value_loss"]
+    assert values[1, 0] == run.metrics[0].trials["seed1-expectile0.3"]["value_loss"]
     (drawing,) = [d for d in draw_curves(run.series, looks(run.series), "") if d.name == "curve-value-loss"]
     line = drawing.figure.axes[0].get_lines()[0]
     np.testing.assert_allclose(line.get_ydata(), values.mean(0))
@@ -50,8 +50,8 @@ def test_a_tile_shows_the_mean_value_of_its_rows(run):
     x, y = dataset.observations[floor.rows[0], :2]
     row = int((y - bottom) / (top - bottom) * floor.shape[0])
     column = int((x - left) / (right - left) * floor.shape[1])
-    members = floor.rows[floor.tiles == row * floor.shape[1] + column]
-    expected = np.mean([policy.value(dataset.observations[members]) for policy in one.policies()])
+    trials = floor.rows[floor.tiles == row * floor.shape[1] + column]
+    expected = np.mean([policy.value(dataset.observations[trials]) for policy in one.policies()])
     assert values[row, column] == pytest.approx(expected, rel=1e-5)
     assert np.isnan(values[0, 0])
     assert np.isfinite(values).sum() == len(np.unique(floor.tiles))
@@ -106,7 +106,7 @@ def _ends(dataset):
 def test_odd_metric_names_make_plain_file_names(trained):
     odd = read_run(trained["vem"])
     for line in odd.metrics:
-        for metrics in line.members.values():
+        for metrics in line.trials.values():
             metrics["../up & <away>"] = 1.0
     names = [drawing.name for drawing in draw_curves(odd.series, looks(odd.series), "")]
     assert "curve-up----away" in names

@@ -143,9 +143,9 @@ def test_lost_policies_are_named(vem_run):
 
 def test_damaged_lines_are_counted_and_left_out(vem_run):
     with (vem_run / "evaluations.jsonl").open("a") as file:
-        file.write('{"member": "seed0-expectile0.3", "episode": 0\n[1]\n{"member": 3, "episode": 0, "seed": 0}\n\n')
+        file.write('{"trial": "seed0-expectile0.3", "episode": 0\n[1]\n{"trial": 3, "episode": 0, "seed": 0}\n\n')
     with (vem_run / "metrics.jsonl").open("ab") as file:
-        file.write(b'\xff\xfe\n{"steps": 7, "members": {"seed0": 3}}\n')
+        file.write(b'\xff\xfe\n{"steps": 7, "trials": {"seed0": 3}}\n')
     run = read_run(vem_run)
     assert any(note.startswith("3 of 51") and "evaluations.jsonl" in note for note in run.notes)
     assert any(note.startswith("2 of 6") and "metrics.jsonl" in note for note in run.notes)

@@ -13,7 +13,7 @@ import vem
 from tiny import SMALL, tiny_dataset
 from vem.errors import RunError, SettingsError, Stopped
 from vem.training import machine as capacity
-from vem.training.request import MOST_MEMBERS, check_seeds
+from vem.training.request import MOST_TRIALS, check_seeds
 from vem.training.run import RunDirectory
 
 
@@ -86,9 +86,9 @@ def test_a_run_is_opened_and_resumed_with_its_arrays(dataset, tmp_path):
 
 def test_metrics_are_columns_of_equal_length(dataset, tmp_path):
     metrics = train(dataset, tmp_path / "run", seeds=2).metrics
-    assert {"steps", "stage", "seconds", "member"} < metrics.keys()
+    assert {"steps", "stage", "seconds", "trial"} < metrics.keys()
     assert len({len(column) for column in metrics.values()}) == 1
-    assert metrics["member"].tolist()[:2] == ["seed0", "seed1"]
+    assert metrics["trial"].tolist()[:2] == ["seed0", "seed1"]
     assert np.isfinite(metrics["value_loss"][metrics["stage"] == "value"]).all()
     assert np.isnan(metrics["value_loss"][metrics["stage"] == "policy"]).all()
 
@@ -155,7 +155,7 @@ def test_the_memory_of_this_machine_is_known():
 def test_seeds():
     assert check_seeds(3) == (0, 1, 2)
     assert check_seeds([7, 3]) == (7, 3)
-    assert len(check_seeds(MOST_MEMBERS)) == MOST_MEMBERS
+    assert len(check_seeds(MOST_TRIALS)) == MOST_TRIALS
 
 
 def test_the_run_says_which_files_are_its_own(dataset, tmp_path):

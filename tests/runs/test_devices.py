@@ -37,8 +37,8 @@ print(json.dumps(sizes))
 """
 
 
-def test_members_on_four_devices_equal_members_on_one(tmp_path):
-    """Two, four and five members on four devices, and the same seeds alone here."""
+def test_trials_on_four_devices_equal_trials_on_one(tmp_path):
+    """Two, four and five trials on four devices, and the same seeds alone here."""
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     command = [sys.executable, "-c", PROGRAM, str(TESTS), str(tmp_path / "many"), "2", "4", "5"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -95,7 +95,7 @@ assert "sharding" in str(jax.make_jaxpr(lambda b: devices.spread_batch(b, progre
 """
 
 
-def test_one_member_with_its_batch_on_four_devices_learns_the_same(tmp_path):
+def test_one_trial_with_its_batch_on_four_devices_learns_the_same(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     command = [sys.executable, "-c", SPLIT, str(TESTS), str(tmp_path / "split")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -107,10 +107,10 @@ def test_one_member_with_its_batch_on_four_devices_learns_the_same(tmp_path):
         np.testing.assert_allclose(there.tensors[name], ours, rtol=1e-3, atol=2e-4, err_msg=name)
 
 
-@pytest.mark.parametrize(("members", "devices", "slots"), [(1, 1, 1), (3, 1, 3)])
-def test_one_device_needs_no_empty_slots(members, devices, slots):
+@pytest.mark.parametrize(("trials", "devices", "slots"), [(1, 1, 1), (3, 1, 3)])
+def test_one_device_needs_no_empty_slots(trials, devices, slots):
     assert len(jax.devices()) == devices
-    assert lay_out(members) == Layout(members, slots, None)
+    assert lay_out(trials) == Layout(trials, slots, None)
 
 
 def test_empty_slots_are_left_out_again():

@@ -25,8 +25,8 @@ SUMMARY = {
     "num_episodes": 2,
     "seed": 0,
     "actions": "mean",
-    "members": {"seed0": {"return": 1.0}},
-    "groups": [{"settings": {}, "members": ["seed0"]}],
+    "trials": {"seed0": {"return": 1.0}},
+    "groups": [{"settings": {}, "trials": ["seed0"]}],
 }
 
 
@@ -68,8 +68,8 @@ def test_metrics_damaged_lines_are_counted_and_old_names_read(tmp_path):
     assert files.metrics().records == []
     files.write_metrics(MetricLine(20, "value", 0.1, {"seed0": {"value_loss": 0.5}}))
     with (tmp_path / "metrics.jsonl").open("ab") as file:
-        file.write(b'{"updates": 40, "stage": "value", "seconds": 1, "members": {}}\n')
-        file.write(b'[1]\n\xff\xfe\n{"steps": "x", "members": {}}\n{"steps": 60, "sta')
+        file.write(b'{"updates": 40, "stage": "value", "seconds": 1, "trials": {}}\n')
+        file.write(b'[1]\n\xff\xfe\n{"steps": "x", "trials": {}}\n{"steps": 60, "sta')
     lines = files.metrics()
     assert [line.steps for line in lines.records] == [20, 40]
     assert lines.num_damaged == 4
@@ -82,9 +82,9 @@ def test_newer_episodes_replace_older_ones_of_the_same_steps(tmp_path):
     files = RunDirectory(tmp_path)
     files.write_episodes([EpisodeRecord("seed0", 0, 1, steps=40), EpisodeRecord("seed0", 0, 1, steps=80)])
     with (tmp_path / "evaluations.jsonl").open("a") as file:
-        file.write('{"member": "seed1", "episode": 0, "seed": 1, "updates": 40}\n{"member": 3}\n')
+        file.write('{"trial": "seed1", "episode": 0, "seed": 1, "updates": 40}\n{"trial": 3}\n')
     files.write_episodes([EpisodeRecord("seed0", 0, 1, steps=80, episode_return=2.0)])
-    found = {(record.member, record.steps): record.episode_return for record in files.episodes().records}
+    found = {(record.trial, record.steps): record.episode_return for record in files.episodes().records}
     assert found == {("seed0", 40): None, ("seed0", 80): 2.0, ("seed1", 40): None}
 
 
@@ -222,7 +222,7 @@ def test_policies_are_read_once(tmp_path, dataset, monkeypatch):
 
 
 def traced(observations, **changes):
-    facts = {"member": "seed0", "episode": 0, "seed": 5, "steps": 60, "length": 3, **changes}
+    facts = {"trial": "seed0", "episode": 0, "seed": 5, "steps": 60, "length": 3, **changes}
     return EpisodeRecord(**facts, observations=observations)
 
 
@@ -230,15 +230,15 @@ def test_a_trace_is_read_back_and_knows_its_episode(tmp_path, dataset):
     files = new_run(tmp_path / "run", dataset).files
     observations = np.arange(12, dtype=np.float64).reshape(4, 3)
     assert files.trace("seed0") is None
-    # The first of a member counts, and only in the data's own environment.
-    later = [traced(observations + 1, episode=1), traced(observations + 2, member="seed1", environment="other")]
+    # The first of a trial counts, and only in the data's own environment.
+    later = [traced(observations + 1, episode=1), traced(observations + 2, trial="seed1", environment="other")]
     files.write_episodes([traced(observations), *later])
     trace = files.trace("seed0")
     assert trace is not None
     assert trace.observations.dtype == np.float32
     assert np.array_equal(trace.observations, observations)
     assert trace.is_of(files.episodes().records[0])
-    for change in ({"episode": 1}, {"seed": 6}, {"steps": 61}, {"length": 4}, {"member": "seed1"}):
+    for change in ({"episode": 1}, {"seed": 6}, {"steps": 61}, {"length": 4}, {"trial": "seed1"}):
         assert not trace.is_of(traced(None, **change))
     assert files.trace("seed1") is None
 
@@ -259,7 +259,7 @@ def test_a_damaged_trace_is_refused(tmp_path, dataset):
 
 
 def test_a_line_with_observations_is_damaged():
-    assert EpisodeRecord.from_json({"member": "seed0", "episode": 0, "seed": 0, "observations": [[1.0]]}) is None
+    assert EpisodeRecord.from_json({"trial": "seed0", "episode": 0, "seed": 0, "observations": [[1.0]]}) is None
 
 
 def test_the_newest_metrics_are_found_from_the_files_end(tmp_path):
@@ -272,7 +272,7 @@ def test_the_newest_metrics_are_found_from_the_files_end(tmp_path):
         file.write('{"steps": 600, "sta')  # another process is writing it
     newest = files.newest_metrics()
     assert newest is not None
-    assert (newest.steps, len(newest.members)) == (400, 4000)
+    assert (newest.steps, len(newest.trials)) == (400, 4000)
 
 
 def test_the_lock_of_a_lost_process_is_waited_for(tmp_path, dataset):

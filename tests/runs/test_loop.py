@@ -8,7 +8,7 @@ from tiny import SMALL, tiny_dataset
 from vem.algorithms.base import build, find_method, put_rows, rows_shape, spec_of
 from vem.errors import DivergenceError
 from vem.training import loop
-from vem.training.request import Member
+from vem.training.request import Trial
 
 SWEPT = {"expectile": 0.3, "effective_sample": 0.5}
 
@@ -24,15 +24,15 @@ def algorithm_for(dataset, num_steps=120, **settings):
     return method.make(build(method.config, {**SMALL, **settings}), spec, num_steps)
 
 
-def run(dataset, members, **settings):
+def run(dataset, trials, **settings):
     algorithm = algorithm_for(dataset, **settings)
     rows = put_rows(dataset, True)
-    *_, last = loop.train(algorithm, rows, members, loop.start(algorithm, members, SWEPT))
+    *_, last = loop.train(algorithm, rows, trials, loop.start(algorithm, trials, SWEPT))
     return jax.device_get(last.snapshot.state)
 
 
-def leaves(state, member=0):
-    return [np.asarray(leaf[member]) for leaf in jax.tree.leaves(state)]
+def leaves(state, trial=0):
+    return [np.asarray(leaf[trial]) for leaf in jax.tree.leaves(state)]
 
 
 def test_a_return_span_scales_rewards_and_values_keep_the_recorded_unit(dataset):
@@ -52,38 +52,38 @@ def test_a_return_span_leaves_data_whose_returns_are_all_equal(dataset):
 @pytest.mark.parametrize("settings", [{}, {"policy_draw": "uniform"}])
 def test_a_policy_without_a_row_to_learn_from_is_an_error_that_names_the_setting(dataset, settings):
     with pytest.raises(DivergenceError, match=r"seed4 has no row to learn from .* --drop-below"):
-        run(dataset, [Member(4, {})], drop_below=1e6, **settings)
+        run(dataset, [Trial(4, {})], drop_below=1e6, **settings)
 
 
 def test_every_chunk_is_reported_once_and_stages_follow(dataset):
     algorithm = algorithm_for(dataset, num_steps=130)
-    members = [Member(0, {})]
+    trials = [Trial(0, {})]
     seen = [
         (p.stage.name, p.steps, p.num_steps)
-        for p in loop.train(algorithm, put_rows(dataset), members, loop.start(algorithm, members, SWEPT))
+        for p in loop.train(algorithm, put_rows(dataset), trials, loop.start(algorithm, trials, SWEPT))
     ]
     assert seen == [("value", 20, 130), ("value", 40, 130), ("value", 52, 130), ("policy", 130, 130)]
 
 
 def test_same_seed_same_bits_other_seed_other_bits(dataset):
-    first, second = run(dataset, [Member(3, {})]), run(dataset, [Member(3, {})])
+    first, second = run(dataset, [Trial(3, {})]), run(dataset, [Trial(3, {})])
     for a, b in zip(leaves(first), leaves(second), strict=True):
         np.testing.assert_array_equal(a, b)
-    other = run(dataset, [Member(4, {})])
+    other = run(dataset, [Trial(4, {})])
     assert any(not np.array_equal(a, b) for a, b in zip(leaves(first), leaves(other), strict=True))
 
 
 def test_seeds_side_by_side_equal_seeds_alone(dataset):
-    together = run(dataset, [Member(0, {}), Member(5, {}), Member(9, {})])
-    alone = run(dataset, [Member(5, {})])
+    together = run(dataset, [Trial(0, {}), Trial(5, {}), Trial(9, {})])
+    alone = run(dataset, [Trial(5, {})])
     for a, b in zip(leaves(together, 1), leaves(alone), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_swept_settings_equal_the_same_settings_alone(dataset):
-    swept = [Member(0, {"expectile": tau}) for tau in (0.2, 0.8)]
+    swept = [Trial(0, {"expectile": tau}) for tau in (0.2, 0.8)]
     together = run(dataset, swept)
-    alone = run(dataset, [Member(0, {"expectile": 0.8})])
+    alone = run(dataset, [Trial(0, {"expectile": 0.8})])
     for a, b in zip(leaves(together, 1), leaves(alone), strict=True):
         np.testing.assert_array_equal(a, b)
     assert not np.array_equal(leaves(together, 0)[0], leaves(together, 1)[0])
@@ -93,41 +93,41 @@ def test_one_compilation_for_each_stage(dataset, monkeypatch):
     programs = []
     compile_chunk = loop.compile_chunk
     monkeypatch.setattr(loop, "compile_chunk", lambda *args: programs.append(compile_chunk(*args)) or programs[-1])
-    run(dataset, [Member(0, {"expectile": tau}) for tau in (0.1, 0.5, 0.9)], num_steps=130)
+    run(dataset, [Trial(0, {"expectile": tau}) for tau in (0.1, 0.5, 0.9)], num_steps=130)
     assert [program._cache_size() for program in programs] == [1, 1]
 
 
 def test_cutting_the_loop_elsewhere_changes_nothing(dataset, monkeypatch):
-    whole = run(dataset, [Member(0, {})])
+    whole = run(dataset, [Trial(0, {})])
     monkeypatch.setattr(loop, "LONGEST_CHUNK", 7)
-    cut = run(dataset, [Member(0, {})])
+    cut = run(dataset, [Trial(0, {})])
     for a, b in zip(leaves(whole), leaves(cut), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_going_on_from_a_snapshot_equals_never_stopping(dataset):
-    members = [Member(0, {}), Member(1, {})]
+    trials = [Trial(0, {}), Trial(1, {})]
     algorithm, rows = algorithm_for(dataset), put_rows(dataset, True)
-    never = run(dataset, members)
+    never = run(dataset, trials)
     for stop in (1, 2, 3):
-        chunks = loop.train(algorithm, rows, members, loop.start(algorithm, members, SWEPT))
+        chunks = loop.train(algorithm, rows, trials, loop.start(algorithm, trials, SWEPT))
         for _ in range(stop):
             snapshot = jax.device_get(next(chunks).snapshot)
-        *_, last = loop.train(algorithm, rows, members, snapshot)
+        *_, last = loop.train(algorithm, rows, trials, snapshot)
         for a, b in zip(jax.tree.leaves(never), jax.tree.leaves(jax.device_get(last.snapshot.state)), strict=True):
             np.testing.assert_array_equal(a, b)
 
 
-def test_divergence_names_the_member_and_the_remedy(dataset):
+def test_divergence_names_the_trial_and_the_remedy(dataset):
     algorithm = algorithm_for(dataset, value_lr=1e6)
-    members = [Member(7, {"expectile": 0.9})]
-    snapshot = loop.start(algorithm, members, SWEPT)
+    trials = [Trial(7, {"expectile": 0.9})]
+    snapshot = loop.start(algorithm, trials, SWEPT)
     with pytest.raises(DivergenceError, match=r"value_\w+ of seed7-expectile0.9 .* smaller --expectile"):
-        list(loop.train(algorithm, put_rows(dataset), members, snapshot, largest_value=100.0))
+        list(loop.train(algorithm, put_rows(dataset), trials, snapshot, largest_value=100.0))
 
 
 def test_rolling_equals_full_where_one_period_reaches_all_rows(dataset):
-    full, rolling = (run(dataset, [Member(0, {})], refresh=kind) for kind in ("full", "rolling"))
+    full, rolling = (run(dataset, [Trial(0, {})], refresh=kind) for kind in ("full", "rolling"))
     for a, b in zip(leaves(full), leaves(rolling), strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -129,7 +129,7 @@ def test_every_row_is_drawn_equally_often(longest):
     expected = total / len(steps)
     # Independent draws have χ²/n = 1 ± 0.03. Rows that are in the pool for the last time when it ends add a little.
     assert 0.85 < np.mean((counts - expected) ** 2 / expected) < 1.25
-    # No part of the recording is favored: each tenth within 4 standard errors and the draws of one stay in the pool.
+    # No part of the trajectory is favored: each tenth within 4 standard errors and the draws of one stay in the pool.
     num_stays = num_batches / 2 * 100 / dataset.num_rows
     for part in np.array_split(counts, 10):
         share = len(part) / len(steps)
@@ -154,7 +154,7 @@ def test_the_pool_holds_whole_episodes_in_the_units_of_all_data(dataset, sharded
         rows = pool.at(0, done)
         valid, numbers = np.asarray(rows.valid), np.asarray(rows.observations)[:, 0].astype(int)
         at = np.flatnonzero(valid)
-        step = np.flatnonzero(dataset.valid)[numbers[at]]  # step n of the recording is this row of the dataset
+        step = np.flatnonzero(dataset.valid)[numbers[at]]  # step n of the trajectory is this row of the dataset
         for name in ("actions", "continues", "rewards"):
             np.testing.assert_allclose(getattr(rows, name)[at], getattr(whole, name)[step], rtol=1e-6)
         np.testing.assert_array_equal(np.asarray(rows.observations)[at + 1], dataset.observations[step + 1])

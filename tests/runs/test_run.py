@@ -53,7 +53,7 @@ def test_a_run_directory_holds_what_it_should(finished, dataset):
     assert facts["config"]["settings"].keys() == {f.name for f in dataclasses.fields(vem_settings())}
     lines = [json.loads(line) for line in (finished.directory / "metrics.jsonl").read_text().splitlines()]
     assert [line["steps"] for line in lines] == [20, 40, 100]
-    assert set(lines[0]["members"]) == set(names)
+    assert set(lines[0]["trials"]) == set(names)
     assert finished.policies[2].info["settings"]["expectile"] == 0.6
 
 
@@ -92,11 +92,11 @@ def test_metrics_are_those_of_an_uninterrupted_run(tmp_path, dataset, finished):
     with (tmp_path / "run/metrics.jsonl").open("a") as file:
         file.write('{"steps": 60, "sta')
     resume_run(tmp_path / "run", dataset).train()
-    members = [
-        [json.loads(line)["members"] for line in (path / "metrics.jsonl").read_text().splitlines()]
+    trials = [
+        [json.loads(line)["trials"] for line in (path / "metrics.jsonl").read_text().splitlines()]
         for path in (tmp_path / "run", finished.directory)
     ]
-    assert members[0] == members[1]
+    assert trials[0] == trials[1]
 
 
 def test_a_damaged_checkpoint_falls_back_and_ends_the_same(tmp_path, dataset, finished):
@@ -222,6 +222,6 @@ def test_every_error_is_of_one_family():
 
 def test_two_settings_are_swept_together():
     config = make_config("tiny", "iql", settings={"expectile": [0.5, 0.7], "inverse_temperature": [1, 2]})
-    assert [member.swept for member in config.members] == [
+    assert [trial.swept for trial in config.trials] == [
         {"expectile": tau, "inverse_temperature": beta} for tau in (0.5, 0.7) for beta in (1.0, 2.0)
     ]

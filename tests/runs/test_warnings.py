@@ -13,7 +13,7 @@ from vem.training.run import RunDirectory
 
 
 def lines(values, name="value_mean"):
-    """A metric line for each value of one member."""
+    """A metric line for each value of one trial."""
     return [MetricLine(i, "value", 0.0, {"seed-0": {name: float(value)}}) for i, value in enumerate(values)]
 
 

@@ -44,7 +44,7 @@ def test_action_values_by_hand():
     np.testing.assert_allclose(action_values(np.array([2.0, 4.0]), TWO_STATES), [[2, 2], [4, 1]])
 
 
-def test_a_batch_gives_what_its_members_give():
+def test_a_batch_gives_what_its_trials_give():
     mdp = random_mdps(np.random.default_rng(0), 7, transitions=stochastic_transitions)
     behavior = softmax_policy(mdp.rewards)
     for solve in (

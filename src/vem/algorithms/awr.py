@@ -1,4 +1,4 @@
-"""Advantage-weighted regression: λ-returns of the recordings, a value baseline, exponentially weighted cloning."""
+"""Advantage-weighted regression: λ-returns of the trajectories, a value baseline, exponentially weighted cloning."""
 
 from __future__ import annotations
 

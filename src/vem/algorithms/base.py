@@ -75,7 +75,7 @@ class Spec(NamedTuple):
     typical_steps: int = 1
     """Steps of the episode that the median transition is in."""
     unrewarded: float = 0.0
-    """Share of the steps after which their own recording earns nothing more than its smallest reward."""
+    """Share of the steps after which their own trajectory earns nothing more than its smallest reward."""
     choices: tuple[int, ...] = ()
     """Number of choices of each action column, 0 for numbers; empty: numbers only."""
 

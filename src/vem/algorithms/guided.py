@@ -5,7 +5,7 @@
     acting     a = e(s, g(s))
 
 A regression of actions on the few good rows forgets what all other rows know about how to move. Here the good rows only
-say where good recordings are k steps later, and every row teaches how to get from one state to another. Both are
+say where good trajectories are k steps later, and every row teaches how to get from one state to another. Both are
 regressions on recorded moves and actions, so nothing leaves the data's support. The advantage of a move is its own
 k-step return against the value, A_t = R_t⁽ᵏ⁾ − V(s_t), in the units of ``core.advantages``.
 """

@@ -61,11 +61,11 @@ from vem.plan import (
 )
 
 JOINING = 0.1
-"""Share of steps without a reward ahead in their own recording from which on recordings must be joined."""
+"""Share of steps without a reward ahead in their own trajectory from which on trajectories must be joined."""
 RARE = 0.95
 """The same share from which on most states are so far from any reward that γ = 0.99 leaves nothing of it."""
-SHORTEST_RECORDING = 8
-"""Steps of the typical recording below which there is nothing for a guide to point at."""
+SHORTEST_TRAJECTORY = 8
+"""Steps of the typical trajectory below which there is nothing for a guide to point at."""
 LONGEST_HORIZON = 25
 WEIGHT_DECAY = 0.1
 """Of a regression, whose good rows are few; an executor learns from all rows, and weight decay costs it far mazes."""
@@ -77,7 +77,7 @@ class VEM(Configuration):
 
     expectile: float = setting(0.3, "τ: above ½ values are optimistic, below ½ conservative", "level", sweep=True)
     discount: float | None = setting(
-        None, "Discount γ; none: 0.99, up to 0.997 for a guided policy on long recordings with rare rewards", "discount"
+        None, "Discount γ; none: 0.99, to 0.997 for a guided policy on long trajectories with rare rewards", "discount"
     )
     plan: Literal["episodic", "crossed", "n-step", "one-step", "monte-carlo"] = setting(
         "episodic", "Plan of the memory; crossed: the authors' double selection"
@@ -127,11 +127,11 @@ class VEM(Configuration):
     )
     policy: Literal["auto", "guided", "regression"] = setting(
         "auto",
-        "How values become a policy; regression: of good actions; guided: where good recordings go and how to get "
-        "there; auto: guided where recordings must be joined to reach a reward",
+        "How values become a policy; regression: of good actions; guided: where good trajectories go and how to get "
+        "there; auto: guided where trajectories must be joined to reach a reward",
     )
     horizon: int | None = setting(
-        None, "Steps k that a guide looks ahead; none: a quarter of the typical recording, at most 25", "positive"
+        None, "Steps k that a guide looks ahead; none: a quarter of the typical trajectory, at most 25", "positive"
     )
     guide_share: float = setting(0.33, "Share of a guided policy's steps that go to the guide", "level")
     guide_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the guide", "positive")
@@ -218,21 +218,21 @@ class VEM(Configuration):
     def complete(self, spec: Spec) -> tuple[VEM, tuple[str, ...]]:
         """The configuration with everything decided that follows from the data, and sentences that say why.
 
-        Weighted regression suits data whose recordings are rewarded on the way. Where many recordings end without any
-        reward, the way to it must be joined from parts of several, and a guided policy follows such ways better.
+        Weighted regression suits data whose trajectories are rewarded on the way. Where many trajectories end without
+        any reward, the way to it must be joined from parts of several, and a guided policy follows such ways better.
         """
         config, notes = self, []
         if config.policy == "auto":
             can_guide = config.schedule != "joint" and config.policy_draw == "weights" and config.weight != "leaky-relu"
-            joins = spec.unrewarded >= JOINING and spec.typical_steps >= SHORTEST_RECORDING
+            joins = spec.unrewarded >= JOINING and spec.typical_steps >= SHORTEST_TRAJECTORY
             policy: Literal["guided", "regression"] = "guided" if joins and can_guide else "regression"
             share = f"{100 * spec.unrewarded:.0f} %"
-            notes.append(f"policy {policy}: {share} of the steps have no reward ahead in their own recording")
+            notes.append(f"policy {policy}: {share} of the steps have no reward ahead in their own trajectory")
             config = dataclasses.replace(config, policy=policy)
         is_guided = config.policy == "guided"
         if is_guided and config.horizon is None:
             horizon = max(1, min(LONGEST_HORIZON, spec.typical_steps // 4))
-            notes.append(f"horizon {horizon}: the typical recording has {spec.typical_steps:,} steps")
+            notes.append(f"horizon {horizon}: the typical trajectory has {spec.typical_steps:,} steps")
             config = dataclasses.replace(config, horizon=horizon)
         if config.value_share is None:
             config = dataclasses.replace(config, value_share=0.25 if is_guided else 0.5)
@@ -242,7 +242,7 @@ class VEM(Configuration):
             is_far = is_guided and spec.unrewarded >= RARE
             discount = round(min(max(1 - 3 / spec.typical_steps, 0.99), 0.997), 4) if is_far else 0.99
             if discount > 0.99:
-                notes.append(f"discount {discount:g}: rewards are rare and recordings long")
+                notes.append(f"discount {discount:g}: rewards are rare and trajectories long")
             config = dataclasses.replace(config, discount=discount)
         return config, tuple(notes)
 
@@ -317,8 +317,8 @@ def least_steps(config: VEM, spec: Spec) -> int:
     """The shortest rollout of the plan.
 
     From n = 1 on, a value that is too high keeps itself up: R_t ≥ γ·V(s_{t+1}), so it sinks by a factor γ at a refresh.
-    From n on it sinks by γⁿ, and the return of a row tells more of where its recording went than of noise in V. The
-    price is that recordings are joined no finer than that, so short recordings keep n = 1.
+    From n on it sinks by γⁿ, and the return of a row tells more of where its trajectory went than of noise in V. The
+    price is that trajectories are joined no finer than that, so short trajectories keep n = 1.
     """
     chosen = config.least_plan_steps or min(10, max(1, spec.typical_steps // 20))
     return min(chosen, config.num_plan_steps or chosen)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 VERBS = {
     "train": "train policies on a dataset",
     "evaluate": "run the policies of a run in their environment",
-    "estimate": "value the policies of a run on held-out recordings, without a simulator",
+    "estimate": "value the policies of a run on held-out trajectories, without a simulator",
     "select": "choose among runs on the same data, without a simulator",
     "compare": "train and evaluate several methods on several datasets",
     "sweep": "train and evaluate one method with several settings",

@@ -179,7 +179,7 @@ def register(verbs: Any) -> None:
         type=float,
         default=0.0,
         metavar="X",
-        help="share of the recordings that training never sees, for vem select (default: 0)",
+        help="share of the trajectories that training never sees, for vem select (default: 0)",
     )
     add_discrete(parser)
     add_running_options(parser)

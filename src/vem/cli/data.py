@@ -88,13 +88,13 @@ def register(verbs: Any) -> None:
     make = actions.add_parser(
         "make",
         help="record data that needs no foreign file: mazes, random policies, clones of demonstrations",
-        description="Record a dataset; the same seed gives the same rows, and an interrupted recording goes on.",
+        description="Record a dataset; the same seed gives the same rows, and an interrupted trajectory goes on.",
         epilog=MAKE_EXAMPLES,
         formatter_class=text,
     )
     make.add_argument("name", metavar="NAME", help="what to record (see below)")
     make.add_argument("--rows", type=_positive, help="steps to record (default: enough to learn from)")
-    make.add_argument("--seed", type=int, default=0, help="seed of the recording (default 0)")
+    make.add_argument("--seed", type=int, default=0, help="seed of the trajectory (default 0)")
     make.add_argument("--from", dest="source", metavar="FILE", help="for *-cloned: the demonstrations' file")
     make.add_argument(
         "--walker",
@@ -245,7 +245,7 @@ def run_make(options: argparse.Namespace) -> None:
     print(written)
     if name in WALKED_TASKS:
         arrived, count = count_arrivals(written)
-        print(f"{arrived} of {count} recordings came within 0.5 m of where they were sent")
+        print(f"{arrived} of {count} trajectories came within 0.5 m of where they were sent")
 
 
 def run_convert(options: argparse.Namespace) -> None:

@@ -195,9 +195,9 @@ def _evaluate(paths: list[Path]) -> dict[str, Evaluation]:
     target = find_target(paths[0])
     with Evaluator(target.environment) as evaluator:
         records = evaluator.evaluate({"behavior": waypoint_actor}, NUM_EPISODES)
-    members, groups = summarize(records, {"behavior": {}}, target.references)
+    trials, groups = summarize(records, {"behavior": {}}, target.references)
     first = next(iter(found.values()))
-    return {**found, "behavior": dataclasses.replace(first, steps=None, members=members, groups=groups)}
+    return {**found, "behavior": dataclasses.replace(first, steps=None, trials=trials, groups=groups)}
 
 
 def _print_table(evaluations: dict[str, Evaluation]) -> None:
@@ -211,6 +211,6 @@ def _print_table(evaluations: dict[str, Evaluation]) -> None:
             spread = "" if success.std is None else f" ± {100 * success.std:.1f}"
             low, high = success.interval or (success.mean,) * 2
             mean, interval = f"{100 * success.mean:.1f}{spread}", f"[{100 * low:.1f}, {100 * high:.1f}]"
-            rows.append([label, str(len(group.members)), mean, interval, f"{length.mean:.0f}"])
+            rows.append([label, str(len(group.trials)), mean, interval, f"{length.mean:.0f}"])
     header = ["method", "seeds", "success %, mean ± std", "IQM's 95 % interval", "steps"]
     Table(f"{MAZE}: {NUM_EPISODES} episodes a seed", header, rows).print()

@@ -64,13 +64,13 @@ def run(options: argparse.Namespace) -> None:
         print(f"kept in {options.directory}; draw it with: vem report {options.directory}")
 
 
-# ``vem estimate``: what the policies of a run are worth, from recordings alone.
+# ``vem estimate``: what the policies of a run are worth, from trajectories alone.
 
 
 ESTIMATE_EXAMPLES = """examples:
-  vem train logs.npz --hold-out 0.2 --out runs/logs      keep a fifth of the recordings apart
+  vem train logs.npz --hold-out 0.2 --out runs/logs      keep a fifth of the trajectories apart
   vem estimate runs/logs                                 is it better than what the log did?
-  vem estimate runs/logs --data june.npz                 on recordings that were made later
+  vem estimate runs/logs --data june.npz                 on trajectories that were made later
 """
 
 
@@ -78,16 +78,16 @@ def register_estimate(verbs: Any) -> None:
     """Add the verb."""
     parser = verbs.add_parser(
         "estimate",
-        help="value the policies of a run on held-out recordings, without a simulator",
+        help="value the policies of a run on held-out trajectories, without a simulator",
         description="Estimate the discounted return of a run's policies by fitted Q evaluation, and by importance "
-        "sampling where that can be used, beside what the recordings earned, with 95 % intervals and a verdict. The "
+        "sampling where that can be used, beside what the trajectories earned, with 95 % intervals and a verdict. The "
         "result is kept in RUN/estimate.json. Train with --hold-out first.",
         epilog=ESTIMATE_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("directory", metavar="RUN", help="a run directory")
-    add("--data", metavar="DATA", help="other recordings, read as the run's own were (default: those held out)")
+    add("--data", metavar="DATA", help="other trajectories, read as the run's own were (default: those held out)")
     add("--discount", type=float, metavar="X", help="discount γ of the values (default: that of training, or 0.99)")
     add("--steps", type=int, metavar="N", help="steps of fitted Q evaluation (default: by the size of the data)")
     add("--seed", type=int, default=0, metavar="N", help="seed of the networks and of resampling (default: 0)")
@@ -131,7 +131,7 @@ def register_select(verbs: Any) -> None:
         "select",
         help="choose among runs on the same data, without a simulator",
         description="Rank runs on the same data, and the settings swept inside them, by their estimates on the "
-        "recordings that all of them held out, and name the choice. Estimates that the runs keep are used again.",
+        "trajectories that all of them held out, and name the choice. Estimates that the runs keep are used again.",
         epilog=SELECT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -163,7 +163,7 @@ def run_select(options: argparse.Namespace) -> None:
 REPORT_EXAMPLES = """examples:
   vem report runs/antmaze-umaze-vem                           writes runs/antmaze-umaze-vem/report/report.html
   vem report runs/medium-vem runs/medium-bc --out comparison  several runs side by side
-  vem report runs/medium-vem --held-out other.hdf5            guide and executor against other recordings
+  vem report runs/medium-vem --held-out other.hdf5            guide and executor against other trajectories
 """
 
 
@@ -180,7 +180,7 @@ def register_report(verbs: Any) -> None:
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="a run directory; several are compared")
     add("--out", default=None, metavar="DIR", help="where to write (default: the directory report in the first RUN)")
-    add("--held-out", default=None, metavar="DATASET", help="recordings to compare guided policies with")
+    add("--held-out", default=None, metavar="DATASET", help="trajectories to compare guided policies with")
     add("--json", action="store_true", help="print what was written, the scores and the notes as JSON")
     parser.set_defaults(run=run_report)
 
@@ -230,7 +230,7 @@ def register_export(verbs: Any) -> None:
     add("source", metavar="RUN", help="a run directory, or a policy file")
     add("--format", default="onnx", metavar="NAME", help="onnx (default)")
     add("--seed", type=int, metavar="N", help="which policy, in a run of several seeds")
-    add("--member", metavar="NAME", help="which policy, in a sweep: the name of its file")
+    add("--trial", metavar="NAME", help="which policy, in a sweep: the name of its file")
     add("--out", metavar="FILE", help="the file to write (default: beside the policy's)")
     add("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(run=run_export)
@@ -240,7 +240,7 @@ def run_export(options: argparse.Namespace) -> None:
     """Export, and say how the file compares."""
     from vem.training.export import export
 
-    made = export(options.source, options.out, format=options.format, seed=options.seed, member=options.member)
+    made = export(options.source, options.out, format=options.format, seed=options.seed, trial=options.trial)
     if options.json:
         print(json.dumps({"file": str(made.path), **dataclasses.asdict(made.check)}))
     else:

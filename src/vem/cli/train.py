@@ -37,7 +37,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     reading.add_argument(
         "--split",
         choices=("terminals", "first-success", "time-limits"),
-        help="what ends an episode: every terminal (default); a recording's first terminal; only the recording's end",
+        help="what ends an episode: every terminal (default); a trajectory's first terminal; only the trajectory's end",
     )
     reading.add_argument(
         "--time-limit",
@@ -45,7 +45,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         help="after a time limit: bootstrap from the final observation (default), or end there as the paper does",
     )
     reading.add_argument(
-        "--teleports", choices=("split", "keep"), help="jumps within a recording: split there, or keep"
+        "--teleports", choices=("split", "keep"), help="jumps within a trajectory: split there, or keep"
     )
     add_discrete(reading)
     bound = "X[,Y,…]"
@@ -90,7 +90,7 @@ def add_table_roles(parser: argparse.ArgumentParser) -> None:
         "episode": "column that tells episodes apart",
         "time": "column that orders the rows",
         "terminal": "column of flags: the step ended the task",
-        "truncated": "column of flags: only the recording ended",
+        "truncated": "column of flags: only the trajectory ended",
     }
     for name, meaning in meanings.items():
         table.add_argument(f"--{name}", metavar="COLUMN", help=meaning)
@@ -211,7 +211,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
         "--hold-out",
         type=float,
         metavar="X",
-        help="share of the recordings that training never sees, for vem estimate and vem select (default: 0)",
+        help="share of the trajectories that training never sees, for vem estimate and vem select (default: 0)",
     )
     add_reading(parser)
 
@@ -310,9 +310,9 @@ def parse_seeds(text: str) -> int | list[int]:
 def _print_result(run: Run, as_json: bool) -> None:
     if as_json:
         paths = [str(path) for path in run.policy_paths]
-        members = [{"name": m.name, "policy": path} for m, path in zip(run.config.members, paths, strict=True)]
+        trials = [{"name": m.name, "policy": path} for m, path in zip(run.config.trials, paths, strict=True)]
         warnings = [dataclasses.asdict(warning) for warning in run.warnings]
-        print(json.dumps({"run": str(run.directory), "members": members, "warnings": warnings}))
+        print(json.dumps({"run": str(run.directory), "trials": trials, "warnings": warnings}))
         return
     count = len(run.policy_paths)
     print(f"done: {count} {'policy' if count == 1 else 'policies'} in {run.directory / 'policies'}")

@@ -1,1 +1,1 @@
-"""Recording datasets: roll-outs as files in D4RL's layout."""
+"""Trajectory datasets: roll-outs as files in D4RL's layout."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vem.collect.recorder import COLUMNS, Recipe, RecordEpisode, Report, rolling_out, write_recording
+from vem.collect.recorder import COLUMNS, Recipe, RecordEpisode, Report, rolling_out, write_trajectory
 from vem.data.dataset import Dataset
 from vem.data.load import load
 from vem.errors import DataError, RunError, require
@@ -61,7 +61,7 @@ def write_random(
     recipe = Recipe(task, RECIPE, num_rows, seed)
     recipe.check()
     policy = RandomGaussianPolicy(task.observation_size, task.action_size, seed)
-    return write_recording(path, recipe, rolling_out(policy.act), report=report)
+    return write_trajectory(path, recipe, rolling_out(policy.act), report=report)
 
 
 def random_task(name: str) -> Task:
@@ -108,11 +108,11 @@ def write_cloned(
     parts = f"half of the rows {dataset.num_episodes} demonstrations, repeated; half roll-outs of their clone"
     text = f"{parts} ({steps:,} steps of behavior cloning); D4RL's recipe"
     recipe = Recipe(task, text, num_rows - num_rows // 2, seed, dataset.fingerprint())
-    return write_recording(path, recipe, rolling_out(policy.act), repeat(dataset, num_rows // 2), report=report)
+    return write_trajectory(path, recipe, rolling_out(policy.act), repeat(dataset, num_rows // 2), report=report)
 
 
 def repeat(dataset: Dataset, num_rows: int) -> dict[str, np.ndarray]:
-    """The first ``num_rows`` rows of the recordings put one after another, again and again, as D4RL's columns."""
+    """The first ``num_rows`` rows of the trajectories put one after another, again and again, as D4RL's columns."""
     drawn = np.flatnonzero(dataset.valid)
     is_last = ~dataset.valid[drawn + 1]
     count = max(1, -(-num_rows // len(drawn)))
@@ -269,7 +269,7 @@ def write_walked(
         "evaluation goal; D4RL's recipe"
     )
     recipe = Recipe(task, text, num_rows, seed, loaded.fingerprint)
-    return write_recording(path, recipe, walking(task, loaded.walk), report=report)
+    return write_trajectory(path, recipe, walking(task, loaded.walk), report=report)
 
 
 def walking(task: Task, walk: Walk) -> RecordEpisode:
@@ -310,7 +310,7 @@ def walking(task: Task, walk: Walk) -> RecordEpisode:
 
 
 def draw_ends(task: Task, layout: Any, rng: np.random.Generator) -> tuple[np.ndarray | None, np.ndarray]:
-    """Start (None: the environment's own) and target of a recording, as the task's name says."""
+    """Start (None: the environment's own) and target of a trajectory, as the task's name says."""
     from vem.envs.mazes import ANT_GOAL_SPREAD
 
     free = layout.free_cells
@@ -347,7 +347,7 @@ class WaypointController:
 
 
 def count_arrivals(path: str | Path) -> tuple[int, int]:
-    """How many recordings of such a file came within 0.5 m of where they were sent, and how many there are."""
+    """How many trajectories of such a file came within 0.5 m of where they were sent, and how many there are."""
     import h5py
 
     with h5py.File(path) as file:

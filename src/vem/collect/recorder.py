@@ -1,6 +1,6 @@
 """Roll-outs of an actor in a benchmark environment, written as a file in D4RL's layout.
 
-Each episode has seeds of its own, so the rows depend on the seed and not on where a recording was stopped: it goes on
+Each episode has seeds of its own, so the rows depend on the seed and not on where a trajectory was stopped: it goes on
 from the parts that are there.
 """
 
@@ -40,7 +40,7 @@ Report = Callable[[str, int, int], None]
 
 
 class Recipe(NamedTuple):
-    """What a recording is of: all that its rows depend on, but the actor's numbers."""
+    """What a trajectory is of: all that its rows depend on, but the actor's numbers."""
 
     task: Task
     text: str
@@ -52,19 +52,19 @@ class Recipe(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same for parts of one recording; a longer recording begins with a shorter one."""
+        """The same for parts of one trajectory; a longer trajectory begins with a shorter one."""
         made = zlib.crc32(f"{self.text}{self.origin}".encode())
         return f"{self.task.name}-seed{self.seed}-version{RECIPE_VERSION}-{made:08x}"
 
     def check(self) -> None:
         """SettingsError if a number makes no sense."""
         if self.num_rows < 1:
-            raise SettingsError(f"num_rows is {self.num_rows}: a recording needs at least one row.")
+            raise SettingsError(f"num_rows is {self.num_rows}: a trajectory needs at least one row.")
         if self.seed < 0:
             raise SettingsError(f"seed is {self.seed}: expected zero or a positive number.")
 
 
-def write_recording(
+def write_trajectory(
     path: str | Path,
     recipe: Recipe,
     record: RecordEpisode,
@@ -116,7 +116,7 @@ def _record(parts: Path, recipe: Recipe, record: RecordEpisode, report: Report) 
         env.close()
     whole = _join([*found, *pending])
     whole = {name: values[: recipe.num_rows] for name, values in whole.items()}
-    # A last episode that is cut was cut by the recording, not by the task.
+    # A last episode that is cut was cut by the trajectory, not by the task.
     whole["timeouts"][-1] = not whole["terminals"][-1]
     return whole
 

@@ -166,7 +166,7 @@ def compare(
     each in a process of its own; datasets made from arrays can run in this process alone, with ``jobs=1``.
     ``engine="ray"`` puts the cells on the Ray cluster at ``address`` (None: that of RAY_ADDRESS, or of this machine);
     ``out`` is then a folder that all nodes see, or an fsspec address.
-    ``hold_out`` is the share of the recordings that no cell is trained on, for ``vem.select``.
+    ``hold_out`` is the share of the trajectories that no cell is trained on, for ``vem.select``.
     ``evaluate_every`` also evaluates 20 episodes after every that many steps, or that share of them (0.2).
     ``progress`` shows what happens on the standard output, or on another stream.
     """

@@ -110,7 +110,7 @@ def make_missing(
     report: Report = lambda what, done, total: None,
     num_rows: int | None = None,
 ) -> dict[str, str]:
-    """Make what can be made into ``place``; name → why, for what failed. An interrupted recording goes on."""
+    """Make what can be made into ``place``; name → why, for what failed. An interrupted trajectory goes on."""
     failures = {}
     for entry in entries:
         if entry.state != "to make":

@@ -102,7 +102,7 @@ class Comparison:
         found = [result.evaluation for result in self.results if result.evaluation is not None]
         references = sorted({one.references.source for one in found if one.references})
         quantity = f"score (references: {'; '.join(references)})" if references else "return"
-        counts = sorted({len(one.groups[0].members) for one in found})
+        counts = sorted({len(one.groups[0].trials) for one in found})
         seeds = f"{counts[0]} seed{'s' if counts != [1] else ''}" if len(counts) == 1 else "seeds"
         title = f"{quantity}, mean ± std over {seeds} [95 %], {self.episodes} episodes a seed"
         cells = [[name, *(row.get(column, "-") for column in columns)] for name, row in rows.items()]

@@ -32,7 +32,7 @@ from vem.data.dataset import DataInfo, Dataset, RowBlock, with_bounds
 from vem.errors import DataError, DataWarning
 from vem.tasks import resolve_task
 
-# Recorded rows → episodes: where recordings end, which rows stay, which are final observations.
+# Recorded rows → episodes: where trajectories end, which rows stay, which are final observations.
 
 
 SPLITS = ("terminals", "first-success", "time-limits")
@@ -123,7 +123,7 @@ def _differ(successor: np.ndarray, observation: np.ndarray) -> np.ndarray:
 
 def lay_out(
     terminals: np.ndarray,
-    recording_ends: np.ndarray,
+    trajectory_ends: np.ndarray,
     successor_known: np.ndarray,
     *,
     split: str,
@@ -131,26 +131,26 @@ def lay_out(
 ) -> Layout:
     """The layout of the dataset under the named rules.
 
-    ``recording_ends`` marks the last row of each recording, for whatever reason; ``successor_known`` the
-    rows whose own next observation is recorded. Under ``time_limit="bootstrap"`` a recording's last row
+    ``trajectory_ends`` marks the last row of each trajectory, for whatever reason; ``successor_known`` the
+    rows whose own next observation is recorded. Under ``time_limit="bootstrap"`` a trajectory's last row
     without known successor gives its observation as the final one and loses its action. An episode that
     ends by a terminal without known successor repeats its last observation, which nothing bootstraps from.
     """
-    recording_ends = recording_ends.copy()
-    recording_ends[-1] = True
+    trajectory_ends = trajectory_ends.copy()
+    trajectory_ends[-1] = True
     keep = np.ones(len(terminals), np.bool_)
     if split == "terminals":
         ended = terminals
     elif split == "time-limits":
-        ended = terminals & recording_ends
+        ended = terminals & trajectory_ends
     else:
         seen = np.cumsum(terminals)
-        first_rows = np.flatnonzero(np.concatenate([[True], recording_ends[:-1]]))
-        seen_before_recording = (seen - terminals)[first_rows]
-        recording = np.cumsum(recording_ends) - recording_ends
-        keep = (seen - terminals) == seen_before_recording[recording]
+        first_rows = np.flatnonzero(np.concatenate([[True], trajectory_ends[:-1]]))
+        seen_before_trajectory = (seen - terminals)[first_rows]
+        trajectory = np.cumsum(trajectory_ends) - trajectory_ends
+        keep = (seen - terminals) == seen_before_trajectory[trajectory]
         ended = terminals & keep
-    last = (recording_ends | ended) & keep
+    last = (trajectory_ends | ended) & keep
     if time_limit == "end":
         ended = last
     becomes_final = last & ~ended & ~successor_known
@@ -194,12 +194,12 @@ def from_arrays(
 ) -> Dataset:
     """A Dataset from recorded steps (sᵢ, aᵢ, rᵢ) in order, one row per step, episodes one after another.
 
-    ``terminals`` marks steps after which the MDP ended, ``timeouts`` steps after which only the recording
+    ``terminals`` marks steps after which the MDP ended, ``timeouts`` steps after which only the trajectory
     ended, and ``next_observations`` holds each step's own successor; all three may be missing.
 
     ``split`` says which steps end an episode: ``"terminals"`` every terminal; ``"first-success"`` the
-    first terminal of a recording, whose remaining rows are dropped; ``"time-limits"`` only the end of a
-    recording. ``time_limit`` says what follows a recording that was cut: ``"bootstrap"`` its final
+    first terminal of a trajectory, whose remaining rows are dropped; ``"time-limits"`` only the end of a
+    trajectory. ``time_limit`` says what follows a trajectory that was cut: ``"bootstrap"`` its final
     observation, for which a step without recorded successor gives up its action; ``"end"`` nothing, R_T =
     r_T as in the paper. ``teleports`` says what to do with jumps far outside the file's own step sizes:
     ``"split"`` the episode there, or ``"keep"`` them. ``action_bounds`` is (low, high), each a number,
@@ -261,14 +261,14 @@ def assemble(
 
 @dataclass(frozen=True)
 class Prepared:
-    """Recorded steps that were checked and cut into recordings, and not yet read as a whole."""
+    """Recorded steps that were checked and cut into trajectories, and not yet read as a whole."""
 
     states: Column
     moves: Column
     rewards: Column
     successors: Column | None
     terminals: np.ndarray
-    recording_ends: np.ndarray
+    trajectory_ends: np.ndarray
     successor_known: np.ndarray
     info: DataInfo
     """Without action bounds, and with the warnings found so far."""
@@ -281,18 +281,18 @@ class Prepared:
         return self.states.num_rows
 
     def layout(self, start: int, stop: int) -> Layout:
-        """The layout of the recorded steps from ``start`` to ``stop``, which must be whole recordings."""
+        """The layout of the recorded steps from ``start`` to ``stop``, which must be whole trajectories."""
         part = slice(start, stop)
         return lay_out(
             self.terminals[part],
-            self.recording_ends[part],
+            self.trajectory_ends[part],
             self.successor_known[part],
             split=self.info.rules["split"],
             time_limit=self.info.rules["time_limit"],
         )
 
     def gather(self, start: int, stop: int) -> RowBlock:
-        """The dataset's rows that come from the recorded steps from ``start`` to ``stop``, whole recordings."""
+        """The dataset's rows that come from the recorded steps from ``start`` to ``stop``, whole trajectories."""
         layout = self.layout(start, stop)
         index = layout.rows + start
         observed = self.states.gather(index)
@@ -305,9 +305,9 @@ class Prepared:
         return RowBlock(observed, acted, rewarded, layout.valid, layout.terminal)
 
     def nothing_valid(self) -> DataError:
-        """What to say of recordings without a single transition."""
+        """What to say of trajectories without a single transition."""
         return DataError(
-            f"no valid transition in {self.num_recorded} rows: each step is the last of its recording and has no "
+            f"no valid transition in {self.num_recorded} rows: each step is the last of its trajectory and has no "
             "known successor. Check 'timeouts', record 'next_observations', or use time_limit='end' (--time-limit end)."
         )
 
@@ -355,7 +355,7 @@ def prepare(
     ends = _flags("terminals", terminals, num_rows)
     limits = _flags("timeouts", timeouts, num_rows)
     successors = None if next_observations is None else _successors(next_observations, states)
-    recording_ends, successor_known = _recordings(states, successors, ends, limits, split, teleports, found)
+    trajectory_ends, successor_known = _trajectories(states, successors, ends, limits, split, teleports, found)
     said = {} if discrete is None else {"discrete": discrete if isinstance(discrete, bool) else list(discrete)}
     info = DataInfo(
         name=name,
@@ -368,7 +368,7 @@ def prepare(
         warnings=tuple(found),
     )
     terminal_rows = np.zeros(num_rows, np.bool_) if ends is None else ends
-    parts = (states, moves, reward, successors, terminal_rows, recording_ends, successor_known)
+    parts = (states, moves, reward, successors, terminal_rows, trajectory_ends, successor_known)
     return Prepared(*parts, info, is_whole_type)
 
 
@@ -403,14 +403,14 @@ def complete_info(
     if not rewards.any():
         found.append(
             "column 'rewards' is zero in every step, so every policy looks equally good; check the "
-            "recording, or label it with a reward."
+            "trajectory, or label it with a reward."
         )
     rules = {} if action_bounds is None else {"action_bounds": bounds_to_json(action_bounds, size)}
     info = dataclasses.replace(info, rules={**info.rules, **rules}, warnings=tuple(found))
     return with_bounds(info, limits)
 
 
-def _recordings(
+def _trajectories(
     states: Column,
     successors: Column | None,
     terminals: np.ndarray | None,
@@ -419,27 +419,27 @@ def _recordings(
     teleports: str,
     found: list[str],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The last row of each recording, and the rows whose own successor is recorded and can be believed."""
+    """The last row of each trajectory, and the rows whose own successor is recorded and can be believed."""
     num_rows = states.num_rows
     nothing = np.zeros(num_rows, np.bool_)
     terminal = nothing if terminals is None else terminals
-    recording_ends = nothing.copy() if timeouts is None else timeouts.copy()
-    recording_ends[-1] = True
+    trajectory_ends = nothing.copy() if timeouts is None else timeouts.copy()
+    trajectory_ends[-1] = True
     if timeouts is None and successors is None:
-        recording_ends |= terminal
+        trajectory_ends |= terminal
     keep_jumps = np.full(states.shape[1], np.inf, np.float32)
     thresholds = jump_thresholds(states) if teleports == "split" else keep_jumps
     jumps, breaks = find_resets(states, successors, thresholds)
-    unmarked = breaks & ~recording_ends & ~terminal
+    unmarked = breaks & ~trajectory_ends & ~terminal
     if timeouts is not None and unmarked.any():
         found.append(
             "column 'next_observations' differs from the following row of 'observations' at "
             f"{unmarked.sum()} steps that neither 'terminals' nor 'timeouts' marks, first at row "
             f"{np.argmax(unmarked)}: unmarked resets, treated as time limits. Mark them in 'timeouts'."
         )
-    recording_ends |= breaks
+    trajectory_ends |= breaks
     # A jump right after a terminal is an ordinary reset in a file whose timeouts mark time limits only.
-    already = recording_ends | terminal if split == "terminals" else recording_ends
+    already = trajectory_ends | terminal if split == "terminals" else trajectory_ends
     jumps &= ~already
     surprising = jumps & ~terminal
     if surprising.any():
@@ -449,9 +449,9 @@ def _recordings(
             "its steps: unmarked resets, treated as time limits. Mark them in 'timeouts', or, if they "
             "are real, keep them with teleports='keep' (--teleports keep on the command line)."
         )
-    recording_ends |= jumps
+    trajectory_ends |= jumps
     successor_known = nothing.copy() if successors is None else ~jumps
-    return recording_ends, successor_known
+    return trajectory_ends, successor_known
 
 
 def _described(choices: dict[int, tuple[str, ...]], size: int) -> tuple[ActionColumn, ...]:

@@ -36,7 +36,7 @@ def action_limits(
 ) -> Bounds:
     """The bounds of the actions: those given, else the task's or the environment's, else the data's own range.
 
-    ``known`` are those of the task or the environment; if the data leave them they are not used, since the recording
+    ``known`` are those of the task or the environment; if the data leave them they are not used, since the trajectory
     was made elsewhere. The data's range is its minimum and maximum in each dimension, c ± 1 where the
     action is always c. A given bound that is None or not finite counts as not given.
     """
@@ -331,7 +331,7 @@ def require_length(column: Column, num_rows: int) -> None:
         raise DataError(
             f"column '{column.name}' has {column.num_rows} rows and 'observations' has {num_rows}: row "
             f"{shorter} has no partner. Every column needs one row per step; cut them to the same length "
-            "or mend the recording."
+            "or mend the trajectory."
         )
 
 
@@ -361,7 +361,7 @@ class FiniteCheck:
             raise DataError(
                 f"column '{self.name}' has {self.count} {rows} with NaN, infinity or numbers beyond "
                 f"float32, the first at row {self.first}; remove the episodes that hold them or mend the "
-                "recording."
+                "trajectory."
             )
 
 

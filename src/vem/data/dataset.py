@@ -266,7 +266,7 @@ def _hash_rows(values: np.ndarray) -> np.ndarray:
     return mix(*(values[:, column].view(np.uint32) for column in range(values.shape[1])))
 
 
-# Whole recordings kept apart from training, by a rule that depends on the data alone.
+# Whole trajectories kept apart from training, by a rule that depends on the data alone.
 
 
 LARGEST_SHARE = 0.9
@@ -279,7 +279,7 @@ RUNS_OF_TERMINALS = 0.2
 
 
 class Parts(NamedTuple):
-    """A dataset in two parts; no recording, and no copy of an episode, is in both."""
+    """A dataset in two parts; no trajectory, and no copy of an episode, is in both."""
 
     training: Dataset
     held_out: Dataset | None
@@ -287,22 +287,22 @@ class Parts(NamedTuple):
 
 
 def check_hold_out(share: float) -> float:
-    """``share``, if it is a share of the recordings that can be held out."""
+    """``share``, if it is a share of the trajectories that can be held out."""
     is_number = isinstance(share, int | float) and not isinstance(share, bool)
     if not is_number or not 0 <= share <= LARGEST_SHARE:
         raise SettingsError(
-            f"--hold-out is {share!r}; give the share of the recordings to keep apart, from 0 (none) to {LARGEST_SHARE}"
+            f"--hold-out is {share!r}; give the share of trajectories to keep apart, from 0 (none) to {LARGEST_SHARE}"
         )
     return float(share)
 
 
 def part_dataset(dataset: Dataset, share: float) -> Parts:
-    """The dataset without the held-out recordings, and those."""
+    """The dataset without the held-out trajectories, and those."""
     if not share:
         return Parts(dataset, None)
     if dataset.shards is not None:
         raise SettingsError(
-            f"--hold-out keeps recordings apart of data that is read as a whole, and {dataset.info.name} is of shards; "
+            f"--hold-out keeps trajectories apart of data read as a whole, and {dataset.info.name} is of shards; "
             "train on the file that the shards were made from, or convert two files: one to train on, one for "
             "vem estimate --data"
         )
@@ -311,23 +311,23 @@ def part_dataset(dataset: Dataset, share: float) -> Parts:
 
 
 def held_out_episodes(dataset: Dataset, share: float) -> np.ndarray:
-    """Which episodes are held out: those of about ``share`` of the recordings, at least one and not all.
+    """Which episodes are held out: those of about ``share`` of the trajectories, at least one and not all.
 
-    Recordings that hold a copy of the same episode stay together. Their order is that of a hash of what they hold.
+    Trajectories that hold a copy of the same episode stay together. Their order is that of a hash of what they hold.
     """
     hashes = hash_dataset(dataset).episodes
-    recording = recordings_of(dataset)
-    group = _joined(recording, hashes)
+    trajectory = trajectories_of(dataset)
+    group = _joined(trajectory, hashes)
     num_groups = int(group.max()) + 1
     if num_groups < 2:
-        copies = "copies of one another" if recording.max() else "one recording"
+        copies = "copies of one another" if trajectory.max() else "one trajectory"
         raise DataError(
             f"nothing of {dataset.info.name} can be held out: its {dataset.num_episodes:,} episodes are {copies}; "
-            "give more recordings, or train without --hold-out"
+            "give more trajectories, or train without --hold-out"
         )
     keys = np.zeros(num_groups, np.uint64)
     np.add.at(keys, group, hashes)
-    sizes = np.bincount(group[_first_of(recording)], minlength=num_groups)
+    sizes = np.bincount(group[_first_of(trajectory)], minlength=num_groups)
     target, held, chosen = share * sizes.sum(), 0, np.zeros(num_groups, np.bool_)
     for index in np.argsort(mix(keys), kind="stable"):
         # A group that would take more than the share is passed over, unless nothing is held out yet.
@@ -339,10 +339,10 @@ def held_out_episodes(dataset: Dataset, share: float) -> np.ndarray:
     return chosen[group]
 
 
-def recordings_of(dataset: Dataset) -> np.ndarray:
-    """The number of the recording that each episode belongs to, from 0.
+def trajectories_of(dataset: Dataset) -> np.ndarray:
+    """The number of the trajectory that each episode belongs to, from 0.
 
-    An episode goes on with the one before if it begins where that ended, to the bit. Where recordings go on after
+    An episode goes on with the one before if it begins where that ended, to the bit. Where trajectories go on after
     terminals, as those of AntMaze that stay at the goal, many episodes have one step, and an episode goes on with one
     that a terminal ended if it begins within an ordinary step of there.
     """
@@ -374,23 +374,23 @@ def _ordinary_steps(dataset: Dataset, most_rows: int = 65_536) -> np.ndarray:
     return np.quantile(steps, ORDINARY_STEP, axis=0)
 
 
-def _first_of(recording: np.ndarray) -> np.ndarray:
-    """The first episode of each recording."""
-    return np.flatnonzero(np.diff(recording, prepend=-1))
+def _first_of(trajectory: np.ndarray) -> np.ndarray:
+    """The first episode of each trajectory."""
+    return np.flatnonzero(np.diff(trajectory, prepend=-1))
 
 
-def _joined(recording: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """The group of each episode: recordings, joined where they hold equal episodes."""
+def _joined(trajectory: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """The group of each episode: trajectories, joined where they hold equal episodes."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     _, same = np.unique(hashes, return_inverse=True)
-    num_recordings = int(recording.max()) + 1
-    size = num_recordings + int(same.max()) + 1
-    # Recordings and contents are the nodes, and each episode is an edge.
-    edges = coo_array((np.ones(len(same)), (recording, num_recordings + same)), shape=(size, size))
+    num_trajectories = int(trajectory.max()) + 1
+    size = num_trajectories + int(same.max()) + 1
+    # Trajectories and contents are the nodes, and each episode is an edge.
+    edges = coo_array((np.ones(len(same)), (trajectory, num_trajectories + same)), shape=(size, size))
     _, component = connected_components(edges, directed=False)
-    _, group = np.unique(component[recording], return_inverse=True)
+    _, group = np.unique(component[trajectory], return_inverse=True)
     return group
 
 
@@ -534,7 +534,7 @@ class Facts:
     least_reward: float
     largest_reward: float
     unrewarded: float
-    """Share of the steps after which their own recording earns nothing more than the smallest reward."""
+    """Share of the steps after which their own trajectory earns nothing more than the smallest reward."""
     observation_mean: tuple[float, ...]
     observation_deviation: tuple[float, ...]
 
@@ -583,10 +583,10 @@ def reward_range(dataset: Dataset) -> tuple[float, float]:
 
 
 def unrewarded_share(dataset: Dataset) -> float:
-    """Share of the steps after which their own recording earns nothing more than the smallest reward of all.
+    """Share of the steps after which their own trajectory earns nothing more than the smallest reward of all.
 
-    It says how much joining of recordings there is to do: 0 where every step is rewarded, near 1 where few recordings
-    reach a goal. Data whose rewards are all equal have nothing to join: 0.
+    It says how much joining of trajectories there is to do: 0 where every step is rewarded, near 1 where few
+    trajectories reach a goal. Data whose rewards are all equal have nothing to join: 0.
     """
     low, high = reward_range(dataset)
     if low == high:

@@ -247,7 +247,7 @@ def _remarks(dataset: Dataset, lengths: np.ndarray, same_transitions: int, same_
         yield (
             f"{single:.0%} of the episodes have one step, because terminals come in runs (as in AntMaze, "
             "where the ant stays at the goal); split='first-success' (--split first-success) cuts each "
-            "recording at its first terminal instead."
+            "trajectory at its first terminal instead."
         )
     if same_episodes:
         yield (
@@ -255,7 +255,7 @@ def _remarks(dataset: Dataset, lengths: np.ndarray, same_transitions: int, same_
             "one side when you hold episodes out, or the held-out score flatters."
         )
     elif same_transitions > 0.01 * dataset.num_transitions:
-        yield f"{same_transitions} transitions repeat others exactly; check how the recordings were joined."
+        yield f"{same_transitions} transitions repeat others exactly; check how the trajectories were joined."
 
 
 def _summary(values: np.ndarray) -> Summary:

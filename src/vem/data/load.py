@@ -180,7 +180,7 @@ def _plain(name: str) -> str:
 
 
 SEGMENT_ROWS = 1 << 18
-"""Recorded rows that are laid out together, at least; recordings are not cut."""
+"""Recorded rows that are laid out together, at least; trajectories are not cut."""
 
 
 def convert(
@@ -221,9 +221,9 @@ def write_columns(
 ) -> Path:
     """Write the shards of recorded columns that slice by rows, such as those of an open file.
 
-    Rows are laid out a few recordings at a time; only the flags of all rows are held.
+    Rows are laid out a few trajectories at a time; only the flags of all rows are held.
     """
-    segments = list(whole_episodes(np.flatnonzero(prepared.recording_ends), SEGMENT_ROWS))
+    segments = list(whole_episodes(np.flatnonzero(prepared.trajectory_ends), SEGMENT_ROWS))
     layouts = (prepared.layout(segment.start, segment.stop) for segment in segments)
     counts, num_valid = np.zeros(len(segments), np.int64), 0
     for number, layout in enumerate(layouts):

@@ -106,14 +106,14 @@ class TableMap:
     terminal: str | None = None
     """The step ended the task."""
     truncated: str | None = None
-    """Only the recording ended after this step."""
+    """Only the trajectory ended after this step."""
     missing: str = "refuse"
     """Missing observations: ``refuse``, ``forward-fill`` within the episode, or ``indicator``: the column's mean and
     one more number that is 1."""
     sentinels: tuple[float, ...] | None = None
     """Numbers that mean a missing value in every column; None: usual ones are looked for and refused."""
     gap: float | str | None = None
-    """The longest step in time, in seconds for timestamps; longer ones end the recording. ``keep``: none does. None:
+    """The longest step in time, in seconds for timestamps; longer ones end the trajectory. ``keep``: none does. None:
     steps far longer than the usual one are refused."""
     duplicates: str = "refuse"
     """Two rows of one episode and time: ``refuse``, or keep the ``first``."""

@@ -1,7 +1,7 @@
 """The built-in data: PointMaze recorded on the spot by a noisy waypoint controller between random cells.
 
 Only the one evaluation goal is rewarded, and no episode visits both the start cell and the goal: the task is
-solved only by a policy that stitches recordings together.
+solved only by a policy that stitches trajectories together.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def record_maze(name: str = DEFAULT_NAME, num_rows: int = DEFAULT_NUM_ROWS, seed
 
     task = _maze_task(name)
     if num_rows < 1:
-        raise SettingsError(f"num_rows is {num_rows}: a recording needs at least one row.")
+        raise SettingsError(f"num_rows is {num_rows}: a trajectory needs at least one row.")
     if seed < 0:
         raise SettingsError(f"seed is {seed}: expected zero or a positive number.")
     env: Any = envs.make(task.environment)
     columns: dict[str, list[Any]] = {column: [] for column in _COLUMNS}
     for episode in _episodes(env.unwrapped, np.random.default_rng(seed)):
         rows = episode[: num_rows - len(columns["rewards"])]
-        # A last episode that is cut was cut by the recording, not by the task.
+        # A last episode that is cut was cut by the trajectory, not by the task.
         rows[-1] = rows[-1] | {"timeouts": not rows[-1]["terminals"]}
         for column, values in columns.items():
             values.extend(row[column] for row in rows)
@@ -132,7 +132,7 @@ def hdf5_bytes(columns: dict[str, np.ndarray], attributes: dict[str, Any]) -> by
 
 
 def require_space(path: Path, num_rows: int) -> None:
-    """Refuse a place without room before minutes of recording."""
+    """Refuse a place without room before minutes of trajectory."""
     place = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
     if place is None:
         return
@@ -151,7 +151,7 @@ def maze_dataset(
     cache_dir: str | Path | None = None,
     **rules: Any,
 ) -> Dataset:
-    """Return the recording as a Dataset, made on first use and kept under ``cache_dir``.
+    """Return the trajectory as a Dataset, made on first use and kept under ``cache_dir``.
 
     ``cache_dir`` is by default ``$VEM_CACHE``, else ``vem`` in the user's cache directory. A cached file that
     cannot be read is made again. ``rules`` are those of ``from_arrays``.
@@ -199,7 +199,7 @@ def write_minari(dataset_id: str, name: str = DEFAULT_NAME, num_rows: int = DEFA
     env = envs.make(task.environment)
     try:
         with warnings.catch_warnings():
-            # Minari asks for an author and a link to the code; a recording on the user's machine has neither.
+            # Minari asks for an author and a link to the code; a trajectory on the user's machine has neither.
             warnings.filterwarnings("ignore", r"`\w+` is set to None", UserWarning)
             return minari.create_dataset_from_buffers(
                 dataset_id,

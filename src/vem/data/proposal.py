@@ -31,7 +31,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "truncated": ("truncated", "truncation", "timeout", "timeouts", "is_truncated"),
     "episode": (
         *("episode", "episode_id", "episode_index", "ep", "trajectory", "trajectory_id", "traj_id", "rollout"),
-        *("session", "session_id", "recording", "recording_id", "run_id", "batch_id", "day", "date"),
+        *("session", "session_id", "trajectory", "trajectory_id", "run_id", "batch_id", "day", "date"),
     ),
     "time": (
         *("time", "timestamp", "datetime", "date_time", "ts", "t", "step", "timestep", "time_step", "step_index"),
@@ -196,7 +196,7 @@ def _with_rules(
     if mapping.time is not None and mapping.gap is None and (found := _gap(mapping, table)) is not None:
         limit, count = found
         mapping = dataclasses.replace(mapping, gap=float(f"{limit:.6g}"))
-        remarks["gap"] = [f'{count} steps in time are longer, or backwards: recordings end there (or "keep" them)']
+        remarks["gap"] = [f'{count} steps in time are longer, or backwards: trajectories end there (or "keep" them)']
     return mapping, remarks
 
 

@@ -127,7 +127,7 @@ def texts(name: str, column: Any, sentinels: Sequence[float] = ()) -> Any:
         found = plain_values(encoded.dictionary).to_pylist()
     except (OverflowError, ValueError) as error:
         raise DataError(
-            f"column '{name}' holds {column.type} that cannot be read ({error}); mend the recording."
+            f"column '{name}' holds {column.type} that cannot be read ({error}); mend the trajectory."
         ) from None
     absent = {label_text(sentinel) for sentinel in sentinels} | {""}
     words = [None if value is None or value != value else label_text(value) for value in found]
@@ -1037,15 +1037,15 @@ REGULAR_SHARE = 0.75
 REGULAR_FACTOR = 1.5
 IRREGULAR_FACTOR = 10.0
 MOST_PIECES = 0.1
-"""More recordings than this share of the rows are no recordings: the rows of several are interleaved."""
+"""More trajectories than this share of the rows are no trajectories: the rows of several are interleaved."""
 FEW_STEPS = 16
 """Numbers closer together than so many steps of float32 are lost in it."""
 FEW_PIECES = 5
-"""So many recordings are never too many."""
+"""So many trajectories are never too many."""
 
 
 class RowKeys(NamedTuple):
-    """What decides the order of the rows and where recordings end, one entry for each row of the table."""
+    """What decides the order of the rows and where trajectories end, one entry for each row of the table."""
 
     episode: np.ndarray | None
     """Number of the episode."""
@@ -1056,12 +1056,12 @@ class RowKeys(NamedTuple):
 
 
 class Order(NamedTuple):
-    """In which order the rows are read, and where recordings end."""
+    """In which order the rows are read, and where trajectories end."""
 
     rows: np.ndarray | None
     """Row of the table for each step; None: as they are."""
     ends: np.ndarray
-    """Step → whether its recording ends after it, by episode, time and gap."""
+    """Step → whether its trajectory ends after it, by episode, time and gap."""
     rule: str
     """What was done, in a few words."""
 
@@ -1142,7 +1142,7 @@ def _by_time(time: np.ndarray, keys: RowKeys, mapping: TableMap, place: Place) -
         first = int(np.argmax(equal))
         raise DataError(
             f"{column} is {_time_text(time[first], keys)} at {place(first)} and at {place(first + 1)} "
-            f"({_many(equal, 'such pair')}): a step recorded twice, or several recordings in one log. Map the column "
+            f"({_many(equal, 'such pair')}): a step recorded twice, or several trajectories in one log. Map the column "
             "that tells them apart as episode, or remove the repeated rows."
         )
     if backwards.any():
@@ -1153,14 +1153,14 @@ def _by_time(time: np.ndarray, keys: RowKeys, mapping: TableMap, place: Place) -
         )
         if count > max(FEW_PIECES, MOST_PIECES * len(time)):
             raise DataError(
-                f"{where}: rows are unsorted, or those of several recordings are interleaved, and following rows are "
-                "not following steps. Map the column that tells the recordings apart as episode, then rows are "
-                "sorted; if there is one recording only, sort the table by time."
+                f"{where}: rows are unsorted, or those of several trajectories are interleaved, and following rows are "
+                "not following steps. Map the column that tells the trajectories apart as episode, then rows are "
+                "sorted; if there is one trajectory only, sort the table by time."
             )
         if not isinstance(mapping.gap, float | int):
             raise DataError(
-                f"{where}: recordings one after another, or unsorted rows. Map the column that tells them apart as "
-                f"episode, sort the table, or say gap = {_number_text(_limit(steps[steps > 0]))}: then a recording "
+                f"{where}: trajectories one after another, or unsorted rows. Map the column that tells them apart as "
+                f"episode, sort the table, or say gap = {_number_text(_limit(steps[steps > 0]))}: then a trajectory "
                 "ends wherever time runs backwards or jumps further than that."
             )
     ends = np.append(backwards, True)
@@ -1191,7 +1191,7 @@ def _gaps(
             f"column '{mapping.time}' jumps by {_duration_text(steps[first], keys)} from {place(before)} to "
             f"{place(after)}, where steps usually take {_duration_text(usual, keys)} ({_many(long, 'such gap')}): "
             f"rows are missing, and the transition across is wrong. Say gap = {_number_text(limit)} to end the "
-            f'recording at longer steps, or gap = "{KEEP}" if they are real.'
+            f'trajectory at longer steps, or gap = "{KEEP}" if they are real.'
         )
     return long
 
@@ -1231,7 +1231,7 @@ def check_values(facts: Mapping[str, ColumnFacts], mapping: TableMap, place: Pla
         if fact.infinite.count:
             raise DataError(
                 f"column '{name}' has {_count(fact.infinite.count)} with infinity or numbers beyond float32, the first "
-                f"at {place(fact.infinite.first)}; mend the recording."
+                f"at {place(fact.infinite.first)}; mend the trajectory."
             )
         is_declared = mapping.sentinels is not None or mapping.rule(name).sentinels is not None
         has_labels = bool(mapping.rule(name).labels)
@@ -1252,7 +1252,7 @@ def check_values(facts: Mapping[str, ColumnFacts], mapping: TableMap, place: Pla
             raise DataError(
                 f"column '{name}' misses {fact.missing.count} of {fact.num_rows} values, the first at "
                 f'{place(fact.missing.first)}; say missing = "forward-fill" (the last value in the episode), missing = '
-                '"indicator" (its mean, and a number that says so), or mend the recording.'
+                '"indicator" (its mean, and a number that says so), or mend the trajectory.'
             )
 
 

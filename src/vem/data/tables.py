@@ -127,7 +127,7 @@ class LaidOutRows:
         self.layout = lay_out(terminal, order.ends, unknown, split=split, time_limit=time_limit)
         if not self.layout.valid.any():
             raise DataError(
-                f"no valid transition in {len(terminal)} rows: each step is the last of its recording. Check the "
+                f"no valid transition in {len(terminal)} rows: each step is the last of its trajectory. Check the "
                 "columns mapped as episode and truncated, the gap, or use time_limit='end' (--time-limit end)."
             )
         self.source_rows = self.layout.rows if order.rows is None else order.rows[self.layout.rows]
@@ -191,7 +191,7 @@ class LaidOutRows:
                 row = int(self.source_rows[np.argmax(absent)])
                 raise DataError(
                     f"column '{name}' is missing its value at {place(row)}, and no earlier row of the episode has one "
-                    'to fill forward; say missing = "indicator", or mend the recording.'
+                    'to fill forward; say missing = "indicator", or mend the trajectory.'
                 )
         columns = [(self.encoder.outputs[i].name, self.actions[:, i]) for i in range(self.actions.shape[1])]
         for name, values in [*columns, (str(self.mapping.reward), self.rewards)]:
@@ -202,11 +202,11 @@ class LaidOutRows:
                 held = ', or say missing = "forward-fill" if it keeps its last value' if role == "action" else ""
                 raise DataError(
                     f"{role} column '{name}' is missing its value at {place(row)} ({int(absent.sum())} such steps); "
-                    f"every step but the last of a recording needs one. Mend the recording{held}."
+                    f"every step but the last of a trajectory needs one. Mend the trajectory{held}."
                 )
 
     def cut_at_jumps(self) -> str | None:
-        """End recordings at jumps of the observations as ``from_arrays`` does; what to say if there were any."""
+        """End trajectories at jumps of the observations as ``from_arrays`` does; what to say if there were any."""
         states = Column("observations", self.observations)
         jumps, _ = find_resets(states, None, jump_thresholds(states))
         jumps[:-1] &= self.layout.valid[:-1]
@@ -248,7 +248,7 @@ def from_table(frame: Any, mapping: Any = None, **rules: Any) -> Dataset:
 
     ``rules`` are entries of the mapping (``observation=``, ``action=``, ``gap=`` …), the rules of ``from_arrays``
     (``split``, ``time_limit``, ``teleports``, ``action_bounds``, ``task``, ``environment``, ``name``) and
-    ``progress``. Jumps of the observations (``teleports``) are kept unless nothing else says where recordings end.
+    ``progress``. Jumps of the observations (``teleports``) are kept unless nothing else says where trajectories end.
     """
     return _read(open_table(frame), mapping, rules)
 
@@ -384,7 +384,7 @@ class _Reading:
         del keys  # the order is all that is needed of them
         if is_bare and mapping.terminal is None:
             self.found.append(
-                f"the table is read as one recording of {len(terminal)} rows, because no column says where one ends; "
+                f"the table is read as one trajectory of {len(terminal)} rows, because no column says where one ends; "
                 "map episode, time, terminal or truncated if it holds several."
             )
         resolved = resolve_task(
@@ -534,7 +534,7 @@ class _Reading:
                 raise DataError(
                     f"the rows are not in the order of column '{keys.watch}': it runs backwards from {place(row)} to "
                     f"{place(row + 1)} ({int(backwards.sum())} times). Map it as time, with the column that tells "
-                    "recordings apart as episode, or sort the table."
+                    "trajectories apart as episode, or sort the table."
                 )
         return Order(order.rows, ends, order.rule), terminal
 

@@ -1,4 +1,4 @@
-"""What the policies of a run are worth, from recordings that training did not see."""
+"""What the policies of a run are worth, from trajectories that training did not see."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from vem.estimation.log import (
     unusual,
     weigh,
 )
-from vem.estimation.result import FEWEST_RECORDINGS, Estimate, GroupEstimate, PolicyEstimate, Value, judge
+from vem.estimation.result import FEWEST_TRAJECTORIES, Estimate, GroupEstimate, PolicyEstimate, Value, judge
 from vem.evaluation.statistics import CONFIDENCE
 from vem.policy import Policy
 from vem.training.machine import keep_programs, refusing_to_run_out
@@ -58,7 +58,7 @@ def estimate(
 ) -> Estimate:
     """Estimate the discounted return of the policies of a finished run, or of one policy, beside that of the log.
 
-    A run, or the path of its directory, is valued on the recordings that it held out (``vem.train(…, hold_out=0.2)``),
+    A run, or the path of its directory, is valued on the trajectories it held out (``vem.train(…, hold_out=0.2)``),
     and the result is kept in its directory; one that held out nothing is valued on all of its data, with a warning.
     ``data`` is other data to value it on, and needed for a policy alone, for which nothing is written.
 
@@ -67,9 +67,9 @@ def estimate(
     """
     say = _say if progress else lambda text: None
     if isinstance(run_or_policy, Policy):
-        policies = {str(run_or_policy.info.get("member", "policy")): run_or_policy}
+        policies = {str(run_or_policy.info.get("trial", "policy")): run_or_policy}
         if not isinstance(data, Dataset):
-            raise SettingsError("a policy alone has no recordings; give them: vem.estimate(policy, vem.load(PATH))")
+            raise SettingsError("a policy alone has no trajectories; give them: vem.estimate(policy, vem.load(PATH))")
         parts, kind, share = _parts_of_policy(run_or_policy, data)
         return estimate_policies(policies, data, parts, kind, share, {}, discount, steps, seed, say)
     run = run_or_policy if isinstance(run_or_policy, Run) else _open(run_or_policy)
@@ -79,8 +79,8 @@ def estimate(
             f"{run.directory} has no policy of {', '.join(missing)}: the run has not finished; go on with "
             f"vem train --resume {run.directory}, then estimate it"
         )
-    policies = {member.name: policy for member, policy in zip(run.config.members, run.policies, strict=True)}
-    swept = {member.name: member.swept for member in run.config.members}
+    policies = {trial.name: policy for trial, policy in zip(run.config.trials, run.policies, strict=True)}
+    swept = {trial.name: trial.swept for trial in run.config.trials}
     if data is None:
         dataset, parts, share = run.dataset, run.parts, run.config.hold_out
         kind, name = ("held out" if share else "all"), None
@@ -105,7 +105,7 @@ def estimate_policies(
     seed: int,
     say: Any,
 ) -> Estimate:
-    """The estimates of policies by name; ``parts`` are the recordings to fit to and to take means over."""
+    """The estimates of policies by name; ``parts`` are the trajectories to fit to and to take means over."""
     started = time.monotonic()
     keep_programs()
     for name, policy in policies.items():
@@ -129,9 +129,9 @@ def estimate_policies(
     return Estimate(
         data=dataset.info.name,
         data_sha256=dataset.fingerprint(),
-        recordings=kind,
+        trajectories=kind,
         hold_out=share,
-        num_recordings=len(valued_on.starts),
+        num_trajectories=len(valued_on.starts),
         num_fitted=int(fitted_to.episode[-1]) + 1,
         discount=discount,
         horizon=horizon,
@@ -161,13 +161,13 @@ class Valuation:
 
     @cached_property
     def _rows(self) -> np.ndarray:
-        """The rows of the recordings that are valued, up to the horizon."""
+        """The rows of the trajectories that are valued, up to the horizon."""
         steps = [np.arange(at, at + count) for at, count in zip(self.log.starts, self.log.lengths, strict=True)]
         return np.concatenate(steps)
 
     @cached_property
     def _firsts(self) -> np.ndarray:
-        """Where each recording begins among those rows."""
+        """Where each trajectory begins among those rows."""
         return np.cumsum(self.log.lengths) - self.log.lengths
 
     def value(self, policy: Policy) -> PolicyEstimate:
@@ -184,7 +184,7 @@ class Valuation:
         v[1] = weight * v[1] + (1 - weight) * fitted.unit.lost(mass)
         factors = log.discount ** (np.arange(len(rows)) - np.repeat(self._firsts, log.lengths))
         gains = np.add.reduceat(factors * (v - q), self._firsts, axis=2)
-        # No recording can earn more or less than the steps that the log has.
+        # No trajectory can earn more or less than the steps that the log has.
         gains = fitted.unit.clip(log.start_returns + gains, np.ones(1)) - log.start_returns
         bold, cautious = (_combined(v[i][:, self._firsts], gains[i], log.start_returns) for i in (0, 1))
         value, difference = _reaching(cautious[0], bold[0]), _reaching(cautious[1], bold[1])
@@ -202,7 +202,7 @@ class Valuation:
         )
 
     def _weighted(self, policy: Policy, fitted: FittedQ, q: np.ndarray, recorded: np.ndarray) -> tuple[Value, Value]:
-        """The two estimates that weigh recordings, of the policy with sampled actions."""
+        """The two estimates that weigh trajectories, of the policy with sampled actions."""
         density = policy_density(policy)
         if density is None:
             nothing = Value(None, problem="the policy always acts the same in a state, so its actions have no density")
@@ -217,10 +217,10 @@ class Valuation:
         decisions = Decisions(*laid, discount=log.discount)
         left = effective_sample(decisions)
         problem = None
-        if left < FEWEST_RECORDINGS:
+        if left < FEWEST_TRAJECTORIES:
             problem = (
-                f"its weights leave {left:.1f} of {len(log.starts)} recordings, and fewer than {FEWEST_RECORDINGS} say "
-                "nothing"
+                f"its weights leave {left:.1f} of {len(log.starts)} trajectories, and fewer than {FEWEST_TRAJECTORIES} "
+                "say nothing"
             )
             return Value(None, None, problem, left), Value(None, None, problem, left)
         counts = np.random.default_rng(self.seed).multinomial(
@@ -235,12 +235,12 @@ class Valuation:
 
 
 def _combined(q: np.ndarray, gains: np.ndarray, returns: np.ndarray) -> tuple[Value, Value, dict[str, Any]]:
-    """Value and difference from Q at the starts and gains along the recordings, (networks, recordings)."""
+    """Value and difference from Q at the starts and gains along the trajectories, (networks, trajectories)."""
     fitted, anchored = float(q.mean()), float(returns.mean() + gains.mean())
     both = (q + returns + gains) / 2
     refits, starts = both.mean(axis=1), both.mean(axis=0)
     value, freedom = float(both.mean()), min(both.shape) - 1
-    # What other recordings would have taught the networks, and how far they are from solving their own equation.
+    # What other trajectories would have taught the networks, and how far they are from solving their own equation.
     model = refits.var(ddof=1) + (fitted - anchored) ** 2 / 4
     errors = [float(np.sqrt(model + _error_of_mean(of) ** 2)) for of in (starts, starts - returns)]
     gap = value - float(returns.mean())
@@ -300,26 +300,26 @@ def _discount(given: float | None, policies: Sequence[Policy]) -> float:
     return float(given)
 
 
-def _warnings(kind: str, num_recordings: int) -> list[str]:
+def _warnings(kind: str, num_trajectories: int) -> list[str]:
     found = []
     if kind == "all":
         found.append(
-            "warning: nothing was held out, so the recordings are those that training saw and the estimate flatters; "
+            "warning: nothing was held out, so the trajectories are those that training saw and the estimate flatters; "
             "train with --hold-out 0.2"
         )
     if kind == "other":
-        found.append("the recordings are other data than the run's own: whether training saw some of them is not known")
-    if num_recordings < FEWEST_RECORDINGS:
-        found.append(f"warning: {num_recordings} recordings are too few for an interval; hold out more")
+        found.append("the trajectories are other data than the run's own: whether training saw some is not known")
+    if num_trajectories < FEWEST_TRAJECTORIES:
+        found.append(f"warning: {num_trajectories} trajectories are too few for an interval; hold out more")
     return found
 
 
 def _groups(
-    found: Mapping[str, PolicyEstimate], swept: Mapping[str, dict[str, float]], num_recordings: int
+    found: Mapping[str, PolicyEstimate], swept: Mapping[str, dict[str, float]], num_trajectories: int
 ) -> tuple[GroupEstimate, ...]:
     """Means over the policies that differ by their seed alone.
 
-    Their errors come from the same recordings, so averaging does not make the interval narrower.
+    Their errors come from the same trajectories, so averaging does not make the interval narrower.
     """
     combinations: dict[str, list[str]] = {}
     for name, settings in swept.items():
@@ -329,7 +329,7 @@ def _groups(
         value, difference = (
             _mean([getattr(found[name], field) for name in names]) for field in ("value", "difference")
         )
-        verdict, reason = judge(difference, num_recordings)
+        verdict, reason = judge(difference, num_trajectories)
         supported = float(np.mean([found[name].supported for name in names]))
         groups.append(GroupEstimate(json.loads(text), tuple(names), value, difference, supported, verdict, reason))
     return tuple(groups)

@@ -4,11 +4,11 @@
     cautious   the same with w·Q̄(s′, π(s′), h − 1) + (1 − w)·L(h − 1) instead of Q̄
 
 h is the number of steps left. w is 1 where the log holds actions like the policy's and falls to 0 where it holds none
-(``support.py``), and L is what poor steps earn: the cautious Q takes for lost what no recording shows. Both are outputs
-of one network. Every member is fitted to recordings drawn with replacement: their spread says how far the answer
-depends on the recordings that happen to be there. Two stages: the first regresses on the returns of the log, the value
-of the behavior, and the second replaces the behavior by the policy. Starting from the log's values, rather than from
-zero, leaves the second stage only the difference to learn.
+(``support.py``), and L is what poor steps earn: the cautious Q takes for lost what no trajectory shows. Both are
+outputs of one network. Every trial is fitted to trajectories drawn with replacement: their spread says how far the
+answer depends on the trajectories that happen to be there. Two stages: the first regresses on the returns of the log,
+the value of the behavior, and the second replaces the behavior by the policy. Starting from the log's values, rather
+than from zero, leaves the second stage only the difference to learn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage, pu
 from vem.estimation.log import Log
 from vem.networks import Network, Shares, apply_network, cumulate, descend, draw_rows, empty_shares, init_network
 from vem.training.loop import start, train
-from vem.training.request import Member
+from vem.training.request import Trial
 
 HIDDEN = (128, 128)
 BATCH_SIZE = 128
@@ -34,7 +34,7 @@ TARGET_RATE = 0.05
 RETURNS_STEPS = 500
 LEAST_STEPS, MOST_STEPS = 3000, 5000
 EPOCHS = 4
-NUM_MEMBERS = 5
+NUM_TRIALS = 5
 VALUED_ROWS = 8192
 POOR_SHARE = 0.01
 
@@ -46,7 +46,7 @@ class FQEState(NamedTuple):
     target: Network
     opt_state: Any
     key: jax.Array
-    """Decides the recordings that the member is fitted to."""
+    """Decides the trajectories that the trial is fitted to."""
     swept: dict[str, jax.Array]
 
 
@@ -79,14 +79,14 @@ class FittedQ(NamedTuple):
     """Fitted networks of one policy."""
 
     critics: Network
-    """Stacked, one for each member."""
+    """Stacked, one for each trial."""
     unit: Unit
     observation_mean: np.ndarray
     observation_deviation: np.ndarray
     spec: Spec
 
     def values(self, observations: np.ndarray, mass: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Q of each member in each row, (bold and cautious, members, rows); actions in the networks' units."""
+        """Q of each trial in each row, (bold and cautious, trials, rows); actions in the networks' units."""
         parts = []
         for at in range(0, len(observations), VALUED_ROWS):
             rows = slice(at, at + VALUED_ROWS)
@@ -112,7 +112,7 @@ def fit(
     policy_actions: np.ndarray,
     support: np.ndarray,
     num_steps: int | None = None,
-    num_members: int = NUM_MEMBERS,
+    num_trials: int = NUM_TRIALS,
     seed: int = 0,
 ) -> FittedQ:
     """The networks of a policy whose action in each row of the log is given, in the networks' units.
@@ -123,8 +123,8 @@ def fit(
     rows, mean, deviation = _put(log, policy_actions, support, spec)
     steps = num_steps or choose_steps(log)
     algorithm = make(spec, unit, log, steps)
-    members = [Member(seed + index, {}) for index in range(num_members)]
-    chunks = train(algorithm, rows, members, start(algorithm, members, {"discount": log.discount}))
+    trials = [Trial(seed + index, {}) for index in range(num_trials)]
+    chunks = train(algorithm, rows, trials, start(algorithm, trials, {"discount": log.discount}))
     critics = jax.device_get(deque(chunks, maxlen=1).pop().snapshot.state.critic)
     return FittedQ(critics, unit, mean, deviation, spec)
 
@@ -153,7 +153,7 @@ def _extremes(values: np.ndarray) -> tuple[float, float]:
 
 
 def _put(log: Log, policy_actions: np.ndarray, support: np.ndarray, spec: Spec) -> tuple[Rows, np.ndarray, np.ndarray]:
-    """The rows with more beside the observations: [s, m, π(s), w, recording, return, is it whole]."""
+    """The rows with more beside the observations: [s, m, π(s), w, trajectory, return, is it whole]."""
     rows = put_rows(log.dataset, normalize_observations=True)
     mean, deviation = np.asarray(rows.observation_mean), np.asarray(rows.observation_deviation)
     encoded = np.asarray(spec.head.encode(jnp.asarray(policy_actions)))
@@ -182,21 +182,21 @@ def make(spec: Spec, unit: Unit, log: Log, num_steps: int) -> Algorithm:
     head, observed = spec.head, spec.observation_size
     num_inputs = observed + 1 + head.num_inputs
     optimizer = optax.adam(optax.cosine_decay_schedule(LEARNING_RATE, RETURNS_STEPS + num_steps, 0.02))
-    num_recordings, has_returns = int(log.episode.max()) + 1, bool(log.is_known.any())
+    num_trajectories, has_returns = int(log.episode.max()) + 1, bool(log.is_known.any())
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> FQEState:
         critic = init_network(jax.random.fold_in(key, 0), (num_inputs, *HIDDEN, 2))
         return FQEState(critic, critic, optimizer.init(critic), jax.random.fold_in(key, 1), swept)
 
     def refresh(needs_return: bool) -> Any:
-        """Draws the member's recordings: all of its stages see the same."""
+        """Draws the trial's trajectories: all of its stages see the same."""
 
         def draw(state: FQEState, memory: Shares, rows: Rows, index: jax.Array, key: jax.Array) -> Any:
-            drawn = jax.random.randint(state.key, (num_recordings,), 0, num_recordings)
-            counts = jnp.zeros(num_recordings).at[drawn].add(1.0)
-            recording, _, is_known = jnp.moveaxis(rows.observations[:, -3:], 1, 0)
+            drawn = jax.random.randint(state.key, (num_trajectories,), 0, num_trajectories)
+            counts = jnp.zeros(num_trajectories).at[drawn].add(1.0)
+            trajectory, _, is_known = jnp.moveaxis(rows.observations[:, -3:], 1, 0)
             usable = is_known if needs_return and has_returns else rows.valid.astype(jnp.float32)
-            return state, cumulate(counts[recording.astype(jnp.int32)] * usable)
+            return state, cumulate(counts[trajectory.astype(jnp.int32)] * usable)
 
         return draw
 

@@ -1,10 +1,10 @@
 """Weighted per-decision importance sampling, and its doubly robust form.
 
-    ρ_t = Π_{k≤t} π(a_k|s_k)/β(a_k|s_k),   w_t = ρ_t/Σ ρ_t over the recordings
+    ρ_t = Π_{k≤t} π(a_k|s_k)/β(a_k|s_k),   w_t = ρ_t/Σ ρ_t over the trajectories
     importance sampling   Σ_t γᵗ·Σ w_t·r_t
     doubly robust         Σ_t γᵗ·Σ [w_t·(r_t − Q(s_t, a_t)) + w_{t−1}·V(s_t)],  V(s) = E_π Q(s, a)
 
-A recording that has ended keeps its last weight, and earns nothing.
+A trajectory that has ended keeps its last weight, and earns nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from vem.networks import Network, apply_network, make_head
 from vem.policy import Policy
 from vem.policy.kinds import Tensors, choices_in, find_actor, network
 from vem.training.loop import start, train
-from vem.training.request import Member
+from vem.training.request import Trial
 
 LARGEST_LOG_RATIO = 50.0
 
 
 class Decisions(NamedTuple):
-    """What happened in the recordings, one line each; after their ends rewards and values are 0 and ratios 1."""
+    """What happened in the trajectories, one line each; after their ends rewards and values are 0 and ratios 1."""
 
     rewards: np.ndarray
     log_ratios: np.ndarray
@@ -43,20 +43,20 @@ class Decisions(NamedTuple):
 
 
 def lay_side_by_side(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Values of rows as (recordings, steps), 0 after a recording's end."""
+    """Values of rows as (trajectories, steps), 0 after a trajectory's end."""
     steps = np.arange(int(lengths.max()))
     rows = np.minimum(starts[:, None] + steps, len(values) - 1)
     return np.where(steps < lengths[:, None], values[rows], 0.0)
 
 
 def log_weights(decisions: Decisions) -> np.ndarray:
-    """The logarithms of ρ_t, (recordings, steps)."""
+    """The logarithms of ρ_t, (trajectories, steps)."""
     ratios = np.where(np.isneginf(decisions.log_ratios), -1e6, decisions.log_ratios)
     return np.cumsum(np.minimum(ratios, LARGEST_LOG_RATIO), axis=1)
 
 
 def effective_sample(decisions: Decisions) -> float:
-    """(Σρ)²/Σρ² of the weights at the end: how many recordings the estimate rests on."""
+    """(Σρ)²/Σρ² of the weights at the end: how many trajectories the estimate rests on."""
     last = log_weights(decisions)[:, -1]
     if last.max() < -1e5:
         return 0.0
@@ -65,14 +65,14 @@ def effective_sample(decisions: Decisions) -> float:
 
 
 def importance_sampling(decisions: Decisions, counts: np.ndarray | None = None) -> np.ndarray:
-    """The estimate; with counts (resamples, recordings), one for each resample."""
+    """The estimate; with counts (resamples, trajectories), one for each resample."""
     counts, weights, factors = _prepared(decisions, counts)
     total = counts @ weights
     return np.divide(counts @ (weights * decisions.rewards), total, out=np.zeros_like(total), where=total > 0) @ factors
 
 
 def doubly_robust(decisions: Decisions, counts: np.ndarray | None = None) -> np.ndarray:
-    """The estimate; with counts (resamples, recordings), one for each resample."""
+    """The estimate; with counts (resamples, trajectories), one for each resample."""
     counts, weights, factors = _prepared(decisions, counts)
     before = np.concatenate([np.ones((len(weights), 1)), weights[:, :-1]], axis=1)
     corrections = [(weights, decisions.rewards - decisions.q), (before, decisions.v)]
@@ -119,8 +119,8 @@ def fit_behavior(dataset: Dataset, num_steps: int | None = None) -> Density:
     spec, num_steps = spec_of(dataset), num_steps or BEHAVIOR_STEPS
     algorithm = make(BC(policy_hidden=(128, 128)), spec, num_steps)
     rows = put_rows(dataset, normalize_observations=True)
-    members = [Member(0, {})]
-    last = deque(train(algorithm, rows, members, start(algorithm, members, {"unused": 0.0})), maxlen=1).pop()
+    trials = [Trial(0, {})]
+    last = deque(train(algorithm, rows, trials, start(algorithm, trials, {"unused": 0.0})), maxlen=1).pop()
     found = jax.device_get(jax.vmap(algorithm.export)(last.snapshot.state))
     actor, log_std = jax.tree.map(lambda leaf: leaf[0], (found["actor"], found["log_std"]))
     mean, deviation = np.asarray(rows.observation_mean), np.asarray(rows.observation_deviation)

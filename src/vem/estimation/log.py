@@ -1,7 +1,7 @@
-"""The log as estimates see it: over how many steps returns are compared, and what its recordings earned in them.
+"""The log as estimates see it: over how many steps returns are compared, and what its trajectories earned in them.
 
-A value is E[Σ_{t<H} γᵗ·r_t] from the start of a recording. Recordings that a time limit cut after H steps have this sum
-in the log, so that policy and log are compared over the same steps and nothing need be guessed about what came after.
+A value is E[Σ_{t<H} γᵗ·r_t] from the start of a trajectory. Trajectories that a time limit cut after H steps have this
+sum in the log, so that policy and log are compared over the same steps and nothing is guessed about what came after.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from vem.algorithms.base import discounted_returns
 from vem.data.actions import choices_of
-from vem.data.dataset import Dataset, recordings_of
+from vem.data.dataset import Dataset, trajectories_of
 from vem.errors import DataError
 from vem.estimation.importance import Density
 from vem.policy import Policy
@@ -21,7 +21,7 @@ from vem.policy import Policy
 NEGLIGIBLE = 1e-3
 """A horizon is long enough where γᴴ is below this."""
 MOST_CUT = 0.1
-"""Share of the recordings that may be cut before the horizon; they tell nothing about the log's return."""
+"""Share of the trajectories that may be cut before the horizon; they tell nothing about the log's return."""
 
 
 class Log(NamedTuple):
@@ -32,7 +32,7 @@ class Log(NamedTuple):
     horizon: int
     """H: steps over which returns are compared."""
     episode: np.ndarray
-    """Number of the recording of each row."""
+    """Number of the trajectory of each row."""
     remaining: np.ndarray
     """Steps left until the horizon in each row, 1 … H; after H steps of an episode the count begins anew."""
     mass: np.ndarray
@@ -42,18 +42,18 @@ class Log(NamedTuple):
     is_known: np.ndarray
     """Whether that sum is whole in each row: neither cut nor a final observation."""
     starts: np.ndarray
-    """First row of each recording whose return is whole."""
+    """First row of each trajectory whose return is whole."""
     lengths: np.ndarray
     """Steps of each of those, up to the horizon."""
 
     @property
     def start_returns(self) -> np.ndarray:
-        """The discounted return of each recording whose return is whole."""
+        """The discounted return of each trajectory whose return is whole."""
         return self.returns[self.starts].astype(np.float64)
 
 
 def find_horizon(dataset: Dataset, discount: float) -> int:
-    """H: the steps after which all but a tenth of the recordings have either ended or not yet been cut.
+    """H: the steps after which all but a tenth of the trajectories have either ended or not yet been cut.
 
     At most as many as leave γᴴ = 0.001.
     """
@@ -75,14 +75,14 @@ def read_log(dataset: Dataset, discount: float, horizon: int) -> Log:
     # What is left of an episode after its last whole piece of H steps was cut, unless the task ended it.
     whole = np.where(dataset.terminal[dataset.episode_ends - 1], lengths, lengths // horizon * horizon)
     is_known = dataset.valid & (place < np.repeat(whole, lengths + 1))
-    recording = recordings_of(dataset)
+    trajectory = trajectories_of(dataset)
     first = _first_episodes(dataset)
     chosen = first[is_known[starts[first]]]
     return Log(
         dataset,
         discount,
         horizon,
-        np.repeat(recording, lengths + 1),
+        np.repeat(trajectory, lengths + 1),
         remaining,
         ((1 - discount**remaining) / (1 - discount**horizon)).astype(np.float32),
         returns,
@@ -93,17 +93,17 @@ def read_log(dataset: Dataset, discount: float, horizon: int) -> Log:
 
 
 def require_starts(log: Log, what: str) -> None:
-    """DataError if no recording of the log has a whole return."""
+    """DataError if no trajectory of the log has a whole return."""
     if not len(log.starts):
         raise DataError(
-            f"{what} has no recording that lasts {log.horizon} steps or ends before; give more recordings, or a "
+            f"{what} has no trajectory that lasts {log.horizon} steps or ends before; give more trajectories, or a "
             "smaller --discount"
         )
 
 
 def _first_episodes(dataset: Dataset) -> np.ndarray:
-    """The first episode of each recording: later ones begin where no policy is started."""
-    return np.flatnonzero(np.diff(recordings_of(dataset), prepend=-1))
+    """The first episode of each trajectory: later ones begin where no policy is started."""
+    return np.flatnonzero(np.diff(trajectories_of(dataset), prepend=-1))
 
 
 # What a policy does in the rows of a log, in the units of the networks.
@@ -118,7 +118,7 @@ def check_fit(policy: Policy, dataset: Dataset, name: str = "the policy") -> Non
     if takes != given:
         raise DataError(
             f"the data {dataset.info.name} has observations of {given[0]} numbers and actions of {given[1]}; {name} "
-            f"takes {takes[0]} and {takes[1]}: give recordings of the same task"
+            f"takes {takes[0]} and {takes[1]}: give trajectories of the same task"
         )
     own, others = (choices or (0,) * given[1] for choices in (policy.action_choices, _choices(dataset)))
     for index, (count, most) in enumerate(zip(own, others, strict=True)):

@@ -11,8 +11,8 @@ from vem.training.records import EstimateSummary
 from vem.training.run import RunDirectory
 
 ESTIMATE_VERSION = 2
-FEWEST_RECORDINGS = 5
-"""Recordings below which no verdict is given, and effective recordings below which weights are of no use."""
+FEWEST_TRAJECTORIES = 5
+"""Trajectories below which no verdict is given, and effective trajectories below which weights are of no use."""
 
 Verdict = Literal["better", "worse", "cannot tell"]
 
@@ -26,7 +26,7 @@ class Value(NamedTuple):
     problem: str | None = None
     """Why it cannot be used, if it cannot."""
     effective_sample: float | None = None
-    """Recordings that importance weights leave."""
+    """Trajectories that importance weights leave."""
 
     @property
     def text(self) -> str:
@@ -53,11 +53,11 @@ class PolicyEstimate:
     fitted: float
     """Mean of Q(s_0, π(s_0)) alone."""
     anchored: float
-    """The log's return plus the mean of Σ γᵗ·[Q(s_t, π(s_t)) − Q(s_t, a_t)] along its recordings."""
+    """The log's return plus the mean of Σ γᵗ·[Q(s_t, π(s_t)) − Q(s_t, a_t)] along its trajectories."""
     refits: tuple[float, ...]
-    """The value by each network, fitted to other draws of the recordings."""
+    """The value by each network, fitted to other draws of the trajectories."""
     supported: float
-    """Mean of w over the recordings: how far the log holds actions like the policy's."""
+    """Mean of w over the trajectories: how far the log holds actions like the policy's."""
     verdict: Verdict
     reason: str
 
@@ -67,7 +67,7 @@ class GroupEstimate:
     """The policies that differ by their seed alone."""
 
     settings: dict[str, float]
-    members: tuple[str, ...]
+    trials: tuple[str, ...]
     value: Value
     difference: Value
     supported: float
@@ -84,18 +84,18 @@ class Estimate:
     """Name of the data."""
     data_sha256: str
     """Fingerprint of the data that the estimates were made on, held out or not."""
-    recordings: Literal["held out", "all", "other"]
-    """Which recordings the values are of: held out of training, all that training saw, or other data."""
+    trajectories: Literal["held out", "all", "other"]
+    """Which trajectories the values are of: held out of training, all that training saw, or other data."""
     hold_out: float
-    num_recordings: int
-    """Recordings whose return is known, that the values are means over."""
+    num_trajectories: int
+    """Trajectories whose return is known, that the values are means over."""
     num_fitted: int
-    """Recordings that the networks were fitted to."""
+    """Trajectories that the networks were fitted to."""
     discount: float
     horizon: int
     """H: steps over which returns are compared."""
     log: Value
-    """The discounted return of the recordings."""
+    """The discounted return of the trajectories."""
     policies: dict[str, PolicyEstimate]
     groups: tuple[GroupEstimate, ...]
     warnings: tuple[str, ...] = ()
@@ -127,14 +127,14 @@ class Estimate:
             share = f"{100 * found.supported:.0f} %"
             rows.append([name, found.value.text, found.difference.text, share, *weighted, found.verdict])
         for group in self.groups:
-            if len(group.members) > 1:
+            if len(group.trials) > 1:
                 label = " ".join(f"{name} {value:g}" for name, value in group.settings.items())
-                title = f"{label} mean of {len(group.members)} seeds".strip()
+                title = f"{label} mean of {len(group.trials)} seeds".strip()
                 rows.append([title, group.value.text, group.difference.text, "", "", "", group.verdict])
-        kinds = {"held out": "held-out recordings", "all": "recordings", "other": "recordings of other data"}
+        kinds = {"held out": "held-out trajectories", "all": "trajectories", "other": "trajectories of other data"}
         title = (
             f"{self.data}: discounted return of the first {self.horizon} steps (γ = {self.discount:g}), over "
-            f"{self.num_recordings} {kinds[self.recordings]}; networks fitted to {self.num_fitted}"
+            f"{self.num_trajectories} {kinds[self.trajectories]}; networks fitted to {self.num_fitted}"
         )
         return Table(title, header, rows, self._notes())
 
@@ -181,13 +181,13 @@ def read_estimate(files: RunDirectory, data: str | None = None) -> Estimate | No
     return None if stored is None else Estimate.from_json(stored)
 
 
-def judge(difference: Value, num_recordings: int) -> tuple[Verdict, str]:
+def judge(difference: Value, num_trajectories: int) -> tuple[Verdict, str]:
     """Whether a policy is better than the log, and the sentence that says so."""
     assert difference.value is not None
-    if num_recordings < FEWEST_RECORDINGS or difference.interval is None:
+    if num_trajectories < FEWEST_TRAJECTORIES or difference.interval is None:
         return (
             "cannot tell",
-            f"cannot tell: {num_recordings} recordings are too few; hold out {FEWEST_RECORDINGS} or more",
+            f"cannot tell: {num_trajectories} trajectories are too few; hold out {FEWEST_TRAJECTORIES} or more",
         )
     low, high = difference.interval
     if low > 0:
@@ -199,7 +199,7 @@ def judge(difference: Value, num_recordings: int) -> tuple[Verdict, str]:
 
 def _label(group: GroupEstimate) -> str:
     settings = ", ".join(f"{name} {value:g}" for name, value in group.settings.items())
-    return settings or (group.members[0] if len(group.members) == 1 else "the run")
+    return settings or (group.trials[0] if len(group.trials) == 1 else "the run")
 
 
 def plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Choosing among runs on the same data by what their policies are worth on the recordings held out of all of them."""
+"""Choosing among runs on the same data by what their policies are worth on the trajectories held out of all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Candidate:
     algorithm: str
     settings: dict[str, float]
     """Swept inside the run."""
-    members: tuple[str, ...]
+    trials: tuple[str, ...]
     value: Value
     difference: Value
     supported: float
@@ -48,7 +48,7 @@ class Selection:
     discount: float
     horizon: int
     hold_out: float
-    num_recordings: int
+    num_trajectories: int
     log: Value
     candidates: tuple[Candidate, ...]
     warnings: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Selection:
             first = f"choice: {chosen.label} ({chosen.run}), the only candidate"
         elif close:
             first = f"choice: {chosen.label} ({chosen.run}), the closest to the log of those with the highest values"
-        told = f"; the recordings cannot tell it from {close} of the {others} others (≈)"
+        told = f"; the trajectories cannot tell it from {close} of the {others} others (≈)"
         log = {
             "better": "it is better than the log with 95 % confidence",
             "worse": "yet it is worse than the log with 95 % confidence: keep what you do now",
@@ -82,12 +82,12 @@ class Selection:
         rows = [["the log", "", self.log.text, "", "", ""]]
         for candidate in self.candidates:
             sign = " *" if candidate is self.choice else " ≈" if candidate.is_close else ""
-            count = str(len(candidate.members))
+            count = str(len(candidate.trials))
             facts = [candidate.value.text, candidate.difference.text, f"{100 * candidate.supported:.0f} %"]
             rows.append([candidate.label + sign, count, *facts, candidate.verdict])
         title = (
             f"{self.data}: estimated discounted return of the first {self.horizon} steps (γ = {self.discount:g}), over "
-            f"{self.num_recordings} recordings"
+            f"{self.num_trajectories} trajectories"
         )
         header = ["candidate", "seeds", "value [95 %]", "minus the log", "in support", "verdict"]
         return Table(title, header, rows, [self.reason, *self.warnings])
@@ -105,8 +105,8 @@ class Selection:
         candidates = [
             {**plain(candidate), "run": str(candidate.run), "label": candidate.label} for candidate in self.candidates
         ]
-        facts = {name: getattr(self, name) for name in ("data", "discount", "horizon", "hold_out", "num_recordings")}
-        choice = {"run": str(self.choice.run), "settings": self.choice.settings, "members": list(self.choice.members)}
+        facts = {name: getattr(self, name) for name in ("data", "discount", "horizon", "hold_out", "num_trajectories")}
+        choice = {"run": str(self.choice.run), "settings": self.choice.settings, "trials": list(self.choice.trials)}
         log = plain(self.log)
         return {
             **facts,
@@ -154,14 +154,14 @@ def select(
     low = pairs[0][1].value.interval[0] if pairs[0][1].value.interval else float("-inf")
     candidates = tuple(_candidate(one, group, low) for one, group in pairs)
     first = estimates[0][1]
-    if first.recordings == "all":
+    if first.trajectories == "all":
         warnings = [*first.warnings, *warnings]
     return Selection(
         first.data,
         chosen,
         first.horizon,
         first.hold_out,
-        first.num_recordings,
+        first.num_trajectories,
         first.log,
         candidates,
         tuple(warnings),
@@ -209,7 +209,7 @@ def _check_same(files: Sequence[RunDirectory]) -> None:
             )
         if other.config.hold_out != first.config.hold_out:
             raise RunError(
-                f"{first.path} held out {first.config.hold_out:g} of the recordings and {other.path} "
+                f"{first.path} held out {first.config.hold_out:g} of the trajectories and {other.path} "
                 f"{other.config.hold_out:g}; train them with the same --hold-out"
             )
 
@@ -223,7 +223,7 @@ def _fitting(files: RunDirectory, discount: float) -> Estimate | None:
     found = read_estimate(files)
     if found is None or found.discount != discount or found.hold_out != files.config.hold_out:
         return None
-    if found.data_sha256 != files.facts.sha256 or list(found.policies) != [m.name for m in files.config.members]:
+    if found.data_sha256 != files.facts.sha256 or list(found.policies) != [m.name for m in files.config.trials]:
         return None
     newest = max(path.stat().st_mtime for path in files.policy_paths)
     return found if files.estimate_path().stat().st_mtime >= newest else None
@@ -234,5 +234,5 @@ def _number(value: Value) -> float:
 
 
 def _candidate(files: RunDirectory, group: GroupEstimate, low: float) -> Candidate:
-    facts = (group.settings, group.members, group.value, group.difference, group.supported, group.verdict)
+    facts = (group.settings, group.trials, group.value, group.difference, group.supported, group.verdict)
     return Candidate(files.path, files.config.algorithm, *facts, is_close=_number(group.value) >= low)

@@ -108,7 +108,7 @@ class Differences:
 def differences(run: Run | str | Path, dataset: Dataset | None = None) -> Differences:
     """What the policies of a run, given as such or by its directory, do otherwise than the log it was trained on.
 
-    ``dataset`` is needed if the run was trained on arrays, and may be other recordings of the same columns.
+    ``dataset`` is needed if the run was trained on arrays, and may be other trajectories of the same columns.
     """
     run = run if isinstance(run, Run) else open_run(run)
     if not run.is_finished:
@@ -123,7 +123,7 @@ def compare_with_log(policies: Sequence[Policy], dataset: Dataset, support: Supp
     if sizes != (policy.observation_size, policy.action_size):
         raise DataError(
             f"the data has observations of {sizes[0]} numbers and actions of {sizes[1]}; the policy takes "
-            f"{policy.observation_size} and {policy.action_size}: give recordings of the same columns"
+            f"{policy.observation_size} and {policy.action_size}: give trajectories of the same columns"
         )
     sample = sample_episodes(dataset)
     rows = np.flatnonzero(sample.valid)

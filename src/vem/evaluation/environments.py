@@ -36,8 +36,8 @@ class RunTarget:
     environment: Environment
     environment_name: str
     references: References | None
-    members: dict[str, dict[str, float]]
-    """Name of each member → its values of the swept settings."""
+    trials: dict[str, dict[str, float]]
+    """Name of each trial → its values of the swept settings."""
     steps: int
     is_own: bool = True
     """Whether the environment is that of the run's data."""
@@ -73,7 +73,7 @@ class EnvironmentSpec:
 
 @dataclass(frozen=True)
 class GoalEnvironment:
-    """Makes a maze whose goal is fixed: the one that a recording's rewards were labeled with."""
+    """Makes a maze whose goal is fixed: the one that a trajectory's rewards were labeled with."""
 
     name: str
     goal: tuple[float, float]
@@ -100,8 +100,8 @@ def find_target(directory: str | Path, environment: Environment | None = None) -
     else:
         found = find_environment(data, environment)
     own = None if environment is None else own_environment(data)
-    members = {member.name: member.swept for member in config.members}
-    return RunTarget(files, *found, members, config.steps, own is None or own == found[1])
+    trials = {trial.name: trial.swept for trial in config.trials}
+    return RunTarget(files, *found, trials, config.steps, own is None or own == found[1])
 
 
 def own_environment(data: Mapping[str, Any]) -> str | None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 NUM_PATHS = 20
-"""Episodes of each member that keep their path in mazes."""
+"""Episodes of each trial that keep their path in mazes."""
 
 
 def evaluate(
@@ -88,11 +88,11 @@ def evaluate_run_at(
     num_paths: int = 0,
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evaluation:
-    """Evaluate ``policies``, in the members' order, as they are after ``steps``; one point of a training curve.
+    """Evaluate ``policies``, in the trials' order, as they are after ``steps``; one point of a training curve.
 
     Writes the episodes and the summary into the run directory. ``show`` is called with the episodes done and to do.
     """
-    actors = dict(zip(target.members, policies, strict=True))
+    actors = dict(zip(target.trials, policies, strict=True))
     records = [
         dataclasses.replace(record, steps=steps, environment=target.other_environment)
         for record in _episodes(evaluator, actors, num_episodes, seed, is_stochastic, num_paths, show)
@@ -105,7 +105,7 @@ def evaluate_run_at(
         seed,
         how_acting(policies, is_stochastic),
         steps,
-        *summarize(records, target.members, target.references),
+        *summarize(records, target.trials, target.references),
     )
     target.files.write_summary(evaluation.to_json(), target.other_environment)
     return evaluation
@@ -124,10 +124,10 @@ def _evaluate_policy(
     if environment is None:
         raise SettingsError("the policy names no environment; give one: evaluate(policy, environment)")
     name, references = environment_references(environment)
-    member = str(policy.info.get("member", "policy"))
+    trial = str(policy.info.get("trial", "policy"))
     with Evaluator(environment, workers) as evaluator, _counter(progress) as show:
-        records = _episodes(evaluator, {member: policy}, episodes, seed, stochastic, 0, show)
-    results = summarize(records, {member: {}}, references)
+        records = _episodes(evaluator, {trial: policy}, episodes, seed, stochastic, 0, show)
+    results = summarize(records, {trial: {}}, references)
     actions = how_acting([policy], stochastic)
     return Evaluation(name, references, episodes, seed, actions, policy.info.get("steps"), *results)
 
@@ -154,7 +154,7 @@ def _episodes(
         records.append(record)
         show(len(records), total)
     order = {name: index for index, name in enumerate(actors)}
-    return sorted(records, key=lambda record: (order[record.member], record.episode))
+    return sorted(records, key=lambda record: (order[record.trial], record.episode))
 
 
 @contextmanager

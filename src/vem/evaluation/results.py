@@ -63,17 +63,17 @@ QUANTITIES: dict[str, Quantity] = {
 }
 
 
-def member_values(
+def trial_values(
     episodes: Iterable[EpisodeRecord], quantity: str, references: References | None
 ) -> dict[str, np.ndarray]:
-    """Member → the quantity in each of its episodes that did not fail; members that have none are left out."""
+    """Trial → the quantity in each of its episodes that did not fail; trials that have none are left out."""
     found: dict[str, list[float]] = {}
     of = QUANTITIES[quantity].of
     for episode in episodes:
         value = None if episode.error is not None else of(episode, references)
         if value is not None:
-            found.setdefault(episode.member, []).append(float(value))
-    return {member: np.array(values, np.float64) for member, values in found.items()}
+            found.setdefault(episode.trial, []).append(float(value))
+    return {trial: np.array(values, np.float64) for trial, values in found.items()}
 
 
 SUMMARY_VERSION = 1
@@ -97,7 +97,7 @@ class GroupResult:
 
     settings: dict[str, float]
     """Their values of the swept settings."""
-    members: tuple[str, ...]
+    trials: tuple[str, ...]
     quantities: dict[str, Spread]
     """Quantity → mean, standard deviation, inter-quartile mean and interval over seeds; absent where unknown."""
 
@@ -116,13 +116,13 @@ class Evaluation:
     """How the policies acted: by their mean or by samples."""
     steps: int | None
     """Training steps behind the policies."""
-    members: dict[str, MemberResult]
+    trials: dict[str, MemberResult]
     groups: tuple[GroupResult, ...]
 
     @property
     def seed_scores(self) -> list[float]:
         """The score of each seed of the first setting, where it has one."""
-        found = (self.members[name].means.get("score") for name in self.groups[0].members)
+        found = (self.trials[name].means.get("score") for name in self.groups[0].trials)
         return [score for score in found if score is not None]
 
     @property
@@ -153,7 +153,7 @@ class Evaluation:
     @property
     def first_error(self) -> str | None:
         """Why the first failed episode failed, if any did."""
-        return next((member.first_error for member in self.members.values() if member.first_error), None)
+        return next((trial.first_error for trial in self.trials.values() if trial.first_error), None)
 
     @property
     def table(self) -> Table:
@@ -161,16 +161,16 @@ class Evaluation:
         names = [
             name
             for name in QUANTITIES
-            if name != "discounted_return" and any(row.means.get(name) is not None for row in self.members.values())
+            if name != "discounted_return" and any(row.means.get(name) is not None for row in self.trials.values())
         ]
         rows = [
             [name, *(QUANTITIES[column].text(row.means.get(column)) for column in names)]
-            for name, row in self.members.items()
+            for name, row in self.trials.items()
         ]
         for group in self.groups:
             label = " ".join(f"{name} {value:g}" for name, value in group.settings.items())
-            if len(group.members) > 1:
-                title = f"{label} mean ± std, {len(group.members)} seeds".strip()
+            if len(group.trials) > 1:
+                title = f"{label} mean ± std, {len(group.trials)} seeds".strip()
                 rows.append([title, *(_mean_std(group.quantities.get(name), name) for name in names)])
             rows.append([f"{label} IQM [95 %]".strip(), *(_interval(group.quantities.get(n), n) for n in names)])
         actions = "mean or sampled actions" if self.actions == "both" else f"{self.actions} actions"
@@ -188,7 +188,7 @@ class Evaluation:
             notes.append("V − G: value minus the discounted return that followed, at the start and over all steps")
         notes += [
             f"{name}: {row.num_failed} episodes failed and are left out, first: {row.first_error}"
-            for name, row in self.members.items()
+            for name, row in self.trials.items()
             if row.num_failed
         ]
         return notes
@@ -211,14 +211,14 @@ class Evaluation:
             "num_episodes": self.episodes,
             "seed": self.seed,
             "actions": self.actions,
-            "members": {
+            "trials": {
                 name: {**row.means, "num_failed": row.num_failed, "first_error": row.first_error}
-                for name, row in self.members.items()
+                for name, row in self.trials.items()
             },
             "groups": [
                 {
                     "settings": group.settings,
-                    "members": list(group.members),
+                    "trials": list(group.trials),
                     **{n: s._asdict() if (s := group.quantities.get(n)) else None for n in QUANTITIES},
                 }
                 for group in self.groups
@@ -230,16 +230,16 @@ class Evaluation:
         """The evaluation that ``to_json`` gave, or None if it is damaged."""
         try:
             references = stored["references"]
-            members = {
+            trials = {
                 name: MemberResult(
                     {quantity: row.get(quantity) for quantity in QUANTITIES}, row["num_failed"], row["first_error"]
                 )
-                for name, row in stored["members"].items()
+                for name, row in stored["trials"].items()
             }
             groups = tuple(
                 GroupResult(
                     group["settings"],
-                    tuple(group["members"]),
+                    tuple(group["trials"]),
                     {name: _spread(group[name]) for name in QUANTITIES if group.get(name)},
                 )
                 for group in stored["groups"]
@@ -251,7 +251,7 @@ class Evaluation:
                 stored["seed"],
                 stored["actions"],
                 stored["steps"],
-                members,
+                trials,
                 groups,
             )
         except (KeyError, TypeError, AttributeError):
@@ -265,20 +265,20 @@ def read_evaluation(files: RunDirectory, environment: str | None = None) -> Eval
 
 
 def summarize(
-    records: Sequence[EpisodeRecord], members: Mapping[str, Mapping[str, float]], references: References | None
+    records: Sequence[EpisodeRecord], trials: Mapping[str, Mapping[str, float]], references: References | None
 ) -> tuple[dict[str, MemberResult], tuple[GroupResult, ...]]:
-    """Means of every member's episodes, and statistics over the seeds of each combination of swept settings.
+    """Means of every trial's episodes, and statistics over the seeds of each combination of swept settings.
 
-    ``members``: name → values of the swept settings. Failed episodes are counted and left out.
+    ``trials``: name → values of the swept settings. Failed episodes are counted and left out.
     """
-    values = {quantity: member_values(records, quantity, references) for quantity in QUANTITIES}
+    values = {quantity: trial_values(records, quantity, references) for quantity in QUANTITIES}
     results = {}
-    for name in members:
-        errors = [record.error for record in records if record.member == name and record.error]
+    for name in trials:
+        errors = [record.error for record in records if record.trial == name and record.error]
         means = {q: float(found[name].mean()) if name in found else None for q, found in values.items()}
         results[name] = MemberResult(means, len(errors), errors[0] if errors else None)
     combinations: dict[str, list[str]] = {}
-    for name, swept in members.items():
+    for name, swept in trials.items():
         combinations.setdefault(json.dumps(swept), []).append(name)
     groups = []
     for text, names in combinations.items():

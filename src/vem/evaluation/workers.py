@@ -99,7 +99,7 @@ class Evaluator:
         """The records of ``episodes``, in the order of the actors and of the episodes."""
         records = self.episodes(actors, num_episodes, seed, is_stochastic=is_stochastic, num_paths=num_paths)
         order = {name: index for index, name in enumerate(actors)}
-        return sorted(records, key=lambda record: (order[record.member], record.episode))
+        return sorted(records, key=lambda record: (order[record.trial], record.episode))
 
     def episodes(
         self,

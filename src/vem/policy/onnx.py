@@ -104,7 +104,7 @@ def make_model(policy: Policy) -> Any:
 def metadata(policy: Policy) -> dict[str, Any]:
     """What the file says about the policy: its making, its columns and its actions."""
     info = policy.info
-    known = ("algorithm", "preset", "seed", "member", "steps", "dataset", "data_sha256", "environment", "settings")
+    known = ("algorithm", "preset", "seed", "trial", "steps", "dataset", "data_sha256", "environment", "settings")
     facts = {name: info[name] for name in known if info.get(name) is not None}
     inputs = [{"name": "observation", "type": "float", "size": policy.observation_size}]
     if policy.encoder is not None:

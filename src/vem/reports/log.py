@@ -84,14 +84,14 @@ def _spread(values: np.ndarray) -> str:
     return f"{cell_text(float(middle))} (median), {cell_text(float(low))} to {cell_text(float(high))}"
 
 
-# Values against what recordings earned: V of recorded states beside the discounted returns that followed.
+# Values against what trajectories earned: V of recorded states beside the discounted returns that followed.
 
 
 NUM_BINS = 10
 
 
 def followed_returns(policy: Policy, dataset: Dataset, values: np.ndarray) -> np.ndarray:
-    """The discounted return after each row, in V's units; V of its end stands for the rest of a cut recording."""
+    """The discounted return after each row, in V's units; V of its end stands for the rest of a cut trajectory."""
     settings = policy.info.get("settings", {})
     discount = float(settings.get("discount", 0.99))
     rewards = settings.get("reward_scale", 1.0) * dataset.rewards + settings.get("reward_shift", 0.0)
@@ -135,7 +135,7 @@ def draw_calibration(
         ends += [x.min(), x.max(), mean.min(), mean.max()]
     limits = min(ends), max(ends)
     axes.plot(limits, limits, color=GRAY, linewidth=1, linestyle=":")
-    label_axes(axes, "estimated value V(s) of recorded states", "discounted return that followed in the recording")
+    label_axes(axes, "estimated value V(s) of recorded states", "discounted return that followed in the trajectory")
     legend_below(axes)
     caption = (
         "Recorded states in ten equal parts by their value, mean over seeds. Marker: mean return that followed; "

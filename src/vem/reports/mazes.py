@@ -232,7 +232,7 @@ def _draw_guide(axes: Any, policies: Sequence[Policy], observations: np.ndarray,
     over = ", mean over seeds" if len(policies) > 1 else ""
     return (
         f" Arrows: where the guide heads for from {len(states)} recorded states, each in the pose and at the velocity "
-        f"of its recording, {ahead} ahead and to scale{over}."
+        f"of its trajectory, {ahead} ahead and to scale{over}."
     )
 
 
@@ -339,34 +339,34 @@ class Episode(NamedTuple):
 
 
 def choose_episode(run: RunRecord) -> Episode | None:
-    """The first episode of the member with the median return in the newest evaluation; None if it left no trace.
+    """The first episode of the trial with the median return in the newest evaluation; None if it left no trace.
 
-    Of an even number of members it is the lower of the two in the middle. Only members with a guide leave traces. One
+    Of an even number of trials it is the lower of the two in the middle. Only trials with a guide leave traces. One
     that cannot be read adds a note to the run.
     """
     newest = max((episode.steps for episode in run.episodes if episode.steps is not None), default=None)
     returns: dict[str, list[float]] = {}
     first: dict[str, EpisodeRecord] = {}
     for episode in run.episodes:
-        policy = run.policies.get(episode.member)
+        policy = run.policies.get(episode.trial)
         if episode.steps == newest and policy is not None and policy.has_guide:
-            returns.setdefault(episode.member, []).append(episode.episode_return or 0.0)
+            returns.setdefault(episode.trial, []).append(episode.episode_return or 0.0)
             if episode.episode == 0:
-                first[episode.member] = episode
+                first[episode.trial] = episode
     ranked = sorted((name for name in returns if name in first), key=lambda name: float(np.mean(returns[name])))
     if not ranked:
         return None
-    member = ranked[(len(ranked) - 1) // 2]
+    trial = ranked[(len(ranked) - 1) // 2]
     try:
-        trace = run.files.trace(member)
+        trace = run.files.trace(trial)
     except RunError as error:
         run.notes.append(f"{error}, so no episode is shown; write it again with: vem evaluate {run.directory}")
         return None
-    policy = run.policies[member]
+    policy = run.policies[trial]
     # A trace of an earlier evaluation is not what this record was written about.
-    if trace is None or not trace.is_of(first[member]) or trace.observations.shape[1] != policy.observation_size:
+    if trace is None or not trace.is_of(first[trial]) or trace.observations.shape[1] != policy.observation_size:
         return None
-    return Episode(first[member], policy, trace.observations)
+    return Episode(first[trial], policy, trace.observations)
 
 
 def draw_films(
@@ -391,7 +391,7 @@ def frame_steps(length: int) -> np.ndarray:
 
 
 def draw_film(episode: Episode, label: str, layout: MazeLayout, dataset: Dataset | None, name: str) -> Drawing:
-    """The strip, left to right in time, on the member's own value landscape; on the bare floor without the data."""
+    """The strip, left to right in time, on the trial's own value landscape; on the bare floor without the data."""
     record, policy, observations = episode
     steps = frame_steps(len(observations) - 1)
     values = np.full((1, 1), np.nan)
@@ -415,12 +415,12 @@ def draw_film(episode: Episode, label: str, layout: MazeLayout, dataset: Dataset
     plural = "" if record.length == 1 else "s"
     outcome = "reached the goal" if record.success else "did not reach the goal"
     caption = (
-        f"Episode {record.episode} of {record.member}, which {outcome} in {record.length:,} step{plural}. Arrow: where "
-        "the guide heads for from the observation of that step, to scale. Shown is the first episode of the member "
+        f"Episode {record.episode} of {record.trial}, which {outcome} in {record.length:,} step{plural}. Arrow: where "
+        "the guide heads for from the observation of that step, to scale. Shown is the first episode of the trial "
         "with the median return, whatever became of it."
     )
     if known.size:
-        caption += " Floor: the member's own values, bright where they are high."
+        caption += " Floor: the trial's own values, bright where they are high."
     return Drawing(name, f"An evaluated episode, {label}", caption, figure, caption)
 
 

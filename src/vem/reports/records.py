@@ -18,26 +18,26 @@ from vem.evaluation.results import read_evaluation
 from vem.policy import Policy, load_policy
 from vem.tasks import Task, task_of
 from vem.training.records import DataFacts, EpisodeRecord, MetricLine
-from vem.training.request import Config, Member, load_data
+from vem.training.request import Config, Trial, load_data
 from vem.training.run import RunDirectory
 
 
 @dataclass(frozen=True)
 class Series:
-    """The members of a run that differ by their seed alone: one line in a figure, one row in the table."""
+    """The trials of a run that differ by their seed alone: one line in a figure, one row in the table."""
 
     run: RunRecord
     swept: dict[str, float]
-    members: tuple[Member, ...]
+    trials: tuple[Trial, ...]
 
     @property
     def names(self) -> list[str]:
-        """Names of the members."""
-        return [member.name for member in self.members]
+        """Names of the trials."""
+        return [trial.name for trial in self.trials]
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The complete settings of these members."""
+        """The complete settings of these trials."""
         return {**self.run.config.settings, **self.swept}
 
     @property
@@ -51,28 +51,28 @@ class Series:
         return f"{self.run.label}, {self.setting_label}" if self.swept else self.run.label
 
     def policies(self) -> list[Policy]:
-        """The policies that are there, in the members' order."""
+        """The policies that are there, in the trials' order."""
         return [self.run.policies[name] for name in self.names if name in self.run.policies]
 
     def curve(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
         """Steps, and the metric with one line a seed; both empty if it was never recorded."""
-        lines = [line for line in self.run.metrics if all(metric in line.members.get(name, {}) for name in self.names)]
+        lines = [line for line in self.run.metrics if all(metric in line.trials.get(name, {}) for name in self.names)]
         steps = np.array([line.steps for line in lines], float)
-        values = [[line.members[name][metric] for line in lines] for name in self.names]
+        values = [[line.trials[name][metric] for line in lines] for name in self.names]
         return steps, np.array(values, float).reshape(len(self.names), len(lines))
 
     @property
     def evaluated_at(self) -> list[int]:
-        """Numbers of steps after which these members were evaluated."""
+        """Numbers of steps after which these trials were evaluated."""
         wanted = set(self.names)
-        return sorted({e.steps for e in self.run.episodes if e.member in wanted and e.steps is not None})
+        return sorted({e.steps for e in self.run.episodes if e.trial in wanted and e.steps is not None})
 
     def episodes(self, steps: int | None = None) -> list[EpisodeRecord]:
-        """Evaluated episodes of these members after that many steps; None: the newest."""
+        """Evaluated episodes of these trials after that many steps; None: the newest."""
         wanted, times = set(self.names), self.evaluated_at
         if steps is None and times:
             steps = times[-1]
-        return [episode for episode in self.run.episodes if episode.member in wanted and episode.steps == steps]
+        return [episode for episode in self.run.episodes if episode.trial in wanted and episode.steps == steps]
 
 
 @dataclass
@@ -129,10 +129,10 @@ class RunRecord:
     @property
     def series(self) -> list[Series]:
         """One for each combination of swept settings, in the order of the sweep."""
-        groups: dict[tuple[tuple[str, float], ...], list[Member]] = {}
-        for member in self.config.members:
-            groups.setdefault(tuple(member.swept.items()), []).append(member)
-        return [Series(self, dict(swept), tuple(members)) for swept, members in groups.items()]
+        groups: dict[tuple[tuple[str, float], ...], list[Trial]] = {}
+        for trial in self.config.trials:
+            groups.setdefault(tuple(trial.swept.items()), []).append(trial)
+        return [Series(self, dict(swept), tuple(trials)) for swept, trials in groups.items()]
 
     @cached_property
     def dataset(self) -> Dataset | None:
@@ -164,10 +164,10 @@ def read_run(directory: str | Path) -> RunRecord:
     notes = [lines.problem for lines in (metrics, episodes) if lines.problem is not None]
     own = [episode for episode in episodes.records if episode.environment is None]
     record = RunRecord(files, config, data, metrics.records, own, _references(files), {}, config.algorithm, notes)
-    for member, path in zip(config.members, files.policy_paths, strict=True):
+    for trial, path in zip(config.trials, files.policy_paths, strict=True):
         if path.exists():
             try:
-                record.policies[member.name] = load_policy(path)
+                record.policies[trial.name] = load_policy(path)
             except RunError as error:
                 notes.append(f"{error}.")
     notes.extend(_state_notes(record))
@@ -207,10 +207,10 @@ def setting_symbol(name: str) -> str:
 def _state_notes(record: RunRecord) -> list[str]:
     directory, config = record.directory, record.config
     notes = []
-    missing = [member.name for member in config.members if member.name not in record.policies]
+    missing = [trial.name for trial in config.trials if trial.name not in record.policies]
     if missing and record.steps_done >= config.steps:
         notes.append(
-            f"{len(missing)} of its {len(config.members)} policies are missing or damaged ({', '.join(missing[:4])}); "
+            f"{len(missing)} of its {len(config.trials)} policies are missing or damaged ({', '.join(missing[:4])}); "
             f"write them again with: vem train --resume {directory}"
         )
     elif missing:

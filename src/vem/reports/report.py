@@ -30,10 +30,10 @@ from vem.reports.scores import (
     draw_sweep,
     draw_value_against_return,
     draw_value_errors,
-    member_means,
     paper_rows,
-    recordings_of,
     score_row,
+    trajectories_of,
+    trial_means,
 )
 from vem.reports.style import (
     GRAY,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from vem.training.run import Run
 
 
-# Recordings that training did not see, for the runs whose guides are compared with them.
+# Trajectories that training did not see, for the runs whose guides are compared with them.
 
 
 def read_held_out(source: Dataset | str | Path | None, runs: list[RunRecord]) -> dict[int, Dataset]:
@@ -91,13 +91,13 @@ def _check_fits(dataset: Dataset, run: RunRecord) -> None:
     if given != needed:
         raise DataError(
             f"the held-out data {dataset.info.name} has observations of {given[0]} numbers and actions of {given[1]}; "
-            f"{run.directory} takes {needed[0]} and {needed[1]}: give recordings of the same task"
+            f"{run.directory} takes {needed[0]} and {needed[1]}: give trajectories of the same task"
         )
     training = run.dataset
     if training is not None and share_of_known_rows(dataset, training) == 1:
         raise DataError(
             f"every step of the held-out data {dataset.info.name} is in the data that {run.directory} was trained on; "
-            "give recordings that training did not see, or leave --held-out away"
+            "give trajectories that training did not see, or leave --held-out away"
         )
 
 
@@ -121,7 +121,7 @@ def describe_rows(run: RunRecord, sample: Dataset, held_out: Dataset | None) -> 
     """Of which rows the agreement is, in words that do not flatter: training rows, or how many of these are."""
     count = f"{sample.num_transitions:,} steps"
     if held_out is None:
-        return f"{count} of the training data (seen in training, so this flatters: --held-out takes other recordings)"
+        return f"{count} of the training data (seen in training, so this flatters: --held-out takes other trajectories)"
     training = run.dataset
     if training is None:
         return f"{count} of {held_out.info.name}, given as held out; the training data cannot be read to check that"
@@ -153,7 +153,7 @@ def build_group(
     datasets = {id(run): run.dataset for run in runs}
     first = next((run for run in runs if datasets[id(run)] is not None), None)
     dataset = datasets[id(first)] if first is not None else None
-    recordings = recordings_of(first, dataset) if first is not None and dataset is not None else None
+    trajectories = trajectories_of(first, dataset) if first is not None and dataset is not None else None
     samples: dict[str, Dataset] = {}
 
     def sampled(run: RunRecord) -> Dataset | None:
@@ -186,21 +186,21 @@ def build_group(
     show(f"{name}: advantage weights")
     found = series_weights(series, sampled)
     rows = [
-        dataclasses.replace(row, effective_share=float(np.mean([effective_share(w) for w in members])))
-        if members
+        dataclasses.replace(row, effective_share=float(np.mean([effective_share(w) for w in trials])))
+        if trials
         else row
-        for row, members in zip(rows, found, strict=True)
+        for row, trials in zip(rows, found, strict=True)
     ]
     sections.append(Section("sweep", "Sweep", _sweeps(runs, sampled, prefix)))
-    sections.append(Section("returns", "Returns", _present(draw_returns(series, styles, recordings, prefix))))
+    sections.append(Section("returns", "Returns", _present(draw_returns(series, styles, trajectories, prefix))))
     sections.append(Section("weights", "Advantage weights", draw_weights(series, styles, found, prefix)))
     show(f"{name}: policy against log")
     owned, parts = [datasets[id(one.run)] for one in series], [sampled(one.run) for one in series]
     sections += log_sections(series, styles, owned, parts, prefix)
     show(f"{name}: guide and executor")
     sections.append(_agreement_section(series, styles, found, sampled, held_out, prefix))
-    if first is not None and recordings is not None:
-        rows.append(behavior_row(first, recordings))
+    if first is not None and trajectories is not None:
+        rows.append(behavior_row(first, trajectories))
     rows += paper_rows(runs[0])
     return Group(name, prefix, runs, series, styles, rows, sections, _notes(runs))
 
@@ -487,7 +487,7 @@ def _basis(over: OverTasks) -> str:
 def _final_scores(one: Series) -> np.ndarray:
     """The score of each seed after the last step; empty if it was not evaluated then."""
     steps = one.run.config.steps
-    return member_means(one, "score", steps) if steps in one.evaluated_at else np.zeros(0)
+    return trial_means(one, "score", steps) if steps in one.evaluated_at else np.zeros(0)
 
 
 PAGE = "report.html"
@@ -563,12 +563,12 @@ def write_report(
         by_data.setdefault(record.data_name, []).append(record)
     groups = []
     with drawing_style():
-        for name, members in by_data.items():
+        for name, trials in by_data.items():
             prefix = f"{slug(name)}-" if len(by_data) > 1 else ""
             if len(by_data) > MOST_IN_FULL:
-                groups.append(build_brief_group(name, members, prefix, show))
+                groups.append(build_brief_group(name, trials, prefix, show))
             else:
-                groups.append(build_group(name, members, prefix, show, others))
+                groups.append(build_group(name, trials, prefix, show, others))
         over = read_over_datasets(groups)
         overall = over_datasets_section(over)
     sections = [*([overall] if overall else []), *(section for group in groups for section in group.sections)]

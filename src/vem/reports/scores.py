@@ -12,7 +12,7 @@ import numpy as np
 from vem.data.dataset import Dataset
 from vem.errors import VemError
 from vem.evaluation.environments import References
-from vem.evaluation.results import QUANTITIES, member_values
+from vem.evaluation.results import QUANTITIES, trial_values
 from vem.evaluation.statistics import Spread, over_seeds
 from vem.reports.records import RunRecord, Series, setting_symbol
 from vem.reports.style import GRAY, Drawing, Look, include_zero, label_axes, legend_below, log_axis, new_figure, slug
@@ -48,7 +48,7 @@ def score_row(one: Series, steps: int | None = None) -> ScoreRow:
     spreads = _spreads(episodes, one.run.references)
     failed = sum(episode.error is not None for episode in episodes)
     at = episodes[0].steps if episodes else None
-    evaluated = len({episode.member for episode in episodes})
+    evaluated = len({episode.trial for episode in episodes})
     remark = "" if episodes else "not evaluated"
     if at is not None and at < one.run.config.steps:
         remark = f"evaluated after {at:,} of {one.run.config.steps:,} steps"
@@ -57,25 +57,25 @@ def score_row(one: Series, steps: int | None = None) -> ScoreRow:
     return ScoreRow(one.label, "policy", evaluated, len(episodes) - failed, failed, at, spreads, None, remark)
 
 
-def behavior_row(run: RunRecord, recordings: Dataset) -> ScoreRow:
+def behavior_row(run: RunRecord, trajectories: Dataset) -> ScoreRow:
     """The recorded episodes as a row."""
-    returns = recordings.episode_returns
+    returns = trajectories.episode_returns
     quantities = {"return": _single(float(returns.mean()))}
     if run.references is not None:
         quantities["score"] = _single(float(normalized_score(run.references, returns).mean()))
         if (run.references.minimum, run.references.maximum) == (0.0, 1.0):
             quantities["success"] = _single(float((returns > 0).mean()))
-    quantities["length"] = _single(float(recordings.episode_lengths.mean()))
-    cut = " to the first success," if recordings.info.rules.get("split") == "first-success" else ","
+    quantities["length"] = _single(float(trajectories.episode_lengths.mean()))
+    cut = " to the first success," if trajectories.info.rules.get("split") == "first-success" else ","
     remark = f"as recorded{cut} from other starts"
     return ScoreRow("data", "behavior", 0, len(returns), quantities=quantities, remark=remark)
 
 
-def recordings_of(run: RunRecord, dataset: Dataset) -> Dataset:
+def trajectories_of(run: RunRecord, dataset: Dataset) -> Dataset:
     """The data in episodes whose returns can be compared with evaluated ones.
 
     Where an agent stays at its goal, every step there is a terminal and ends an episode of one step. Such data is read
-    again, each recording cut at its first success, as an evaluation would.
+    again, each trajectory cut at its first success, as an evaluation would.
     """
     if one_step_share(dataset) <= ONE_STEP_LIMIT or dataset.info.rules.get("split") != "terminals":
         return dataset
@@ -97,9 +97,9 @@ def paper_rows(run: RunRecord) -> list[ScoreRow]:
     return rows
 
 
-def member_means(one: Series, quantity: str, steps: int | None = None) -> np.ndarray:
+def trial_means(one: Series, quantity: str, steps: int | None = None) -> np.ndarray:
     """The mean of a quantity for each evaluated seed of a series."""
-    found = member_values(one.episodes(steps), quantity, one.run.references)
+    found = trial_values(one.episodes(steps), quantity, one.run.references)
     return np.array([values.mean() for values in found.values()], float)
 
 
@@ -118,7 +118,7 @@ def one_step_share(dataset: Dataset) -> float:
 
 
 def _spreads(episodes: list[EpisodeRecord], references: References | None) -> dict[str, Spread]:
-    found = {name: member_values(episodes, name, references) for name in QUANTITIES}
+    found = {name: trial_values(episodes, name, references) for name in QUANTITIES}
     return {name: over_seeds(list(values.values())) for name, values in found.items() if values}
 
 
@@ -149,7 +149,7 @@ LOG_RATIO = 50.0
 
 def draw_curves(series: list[Series], looks: list[Look], prefix: str) -> list[Drawing]:
     """One Drawing for each metric that any of the runs recorded."""
-    found = {name for one in series for line in one.run.metrics for m in line.members.values() for name in m}
+    found = {name for one in series for line in one.run.metrics for m in line.trials.values() for name in m}
     ordered = [name for name in METRICS if name in found] + sorted(found - METRICS.keys())
     drawings = [_draw_metric(name, series, looks, prefix) for name in ordered]
     return [drawing for drawing in drawings if drawing is not None]
@@ -163,7 +163,7 @@ def draw_score_curve(
         quantity, unit = score_quantity(series)
     curves = []
     for one in series:
-        found = [(time, member_means(one, quantity, time)) for time in one.evaluated_at]
+        found = [(time, trial_means(one, quantity, time)) for time in one.evaluated_at]
         curves.append([(time, means) for time, means in found if means.size])
     if all(len(curve) < 2 for curve in curves):
         return None
@@ -252,7 +252,7 @@ def _stage_sentence(series: list[Series]) -> str:
 
 
 def _interval_sentence(series: list[Series]) -> str:
-    counts = sorted({len(one.members) for one in series})
+    counts = sorted({len(one.trials) for one in series})
     if counts == [1]:
         return "One seed, so no interval."
     seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -327,7 +327,7 @@ def _draw_dots(
             low, high = spread.interval or (spread.interquartile_mean,) * 2
             (bar,) = axes.plot([low, high], [y, y], color=look.color, linewidth=2.4, solid_capstyle="butt")
             (middle,) = axes.plot([spread.interquartile_mean], [y], marker, color=look.color, markersize=7)
-            means = member_means(one, quantity)
+            means = trial_means(one, quantity)
             (dots,) = axes.plot(means, np.full(len(means), y - 0.14), ".", color=look.color, markersize=5, alpha=0.8)
             for part, artist in (("bar", bar), ("middle", middle), ("dots", dots)):
                 artist.set_gid(f"series-{index}-{part}-{quantity.replace('_', '-')}")
@@ -388,7 +388,7 @@ def draw_sweep(series: list[Series], data_values: list[np.ndarray], prefix: str,
     for name in series[0].swept:
         quantity, unit = score_quantity(series)
         ordered = sorted(range(len(series)), key=lambda index: series[index].swept[name])
-        scored = [(index, member_means(series[index], quantity)) for index in ordered]
+        scored = [(index, trial_means(series[index], quantity)) for index in ordered]
         if any(found.size for _, found in scored):
             drawings.append(
                 _sweep_figure(
@@ -405,7 +405,7 @@ def draw_sweep(series: list[Series], data_values: list[np.ndarray], prefix: str,
             ("V at evaluated starts", "value_start", "s", "--"),
             ("discounted return reached", "discounted_return", "^", ":"),
         ):
-            lines.append((label, marker, line, [(i, member_means(series[i], which)) for i in ordered]))
+            lines.append((label, marker, line, [(i, trial_means(series[i], which)) for i in ordered]))
         lines = [line for line in lines if any(found.size for _, found in line[3])]
         if lines:
             drawings.append(
@@ -448,7 +448,7 @@ def _sweep_figure(name: str, series: list[Series], lines: list[Any], unit: str, 
     label_axes(axes, f"{setting_symbol(name)} ({name.replace('_', ' ')})", unit)
     if len(lines) * len(others) > 1:
         legend_below(axes)
-    seeds = max(len(one.members) for one in series)
+    seeds = max(len(one.trials) for one in series)
     interval = "One seed, so no interval." if seeds == 1 else "Mean ± standard deviation over seeds; dots: seeds."
     kind = title.split()[0].lower()
     return Drawing(f"{prefix}sweep-{name.replace('_', '-')}-{kind}", title, interval, figure, f"{title}. {interval}")
@@ -488,7 +488,7 @@ def draw_returns(series: list[Series], looks: list[Look], dataset: Dataset | Non
     caption = "Returns of evaluated episodes, all seeds together, each distribution adding up to 100 %."
     if dataset is not None:
         cut = ", cut at their first success," if dataset.info.rules.get("split") == "first-success" else ""
-        caption += f" Gray: {dataset.num_episodes:,} recorded episodes{cut} which start where the recording did."
+        caption += f" Gray: {dataset.num_episodes:,} recorded episodes{cut} which start where the trajectory did."
     return Drawing(f"{prefix}returns", "Returns", caption, figure, caption)
 
 

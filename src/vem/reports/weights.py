@@ -105,17 +105,17 @@ def draw_weights(
     if not drawn:
         return []
     drawings = [_draw_histogram(drawn, prefix)]
-    if all((found >= 0).all() for *_, members in drawn for found in members):
+    if all((found >= 0).all() for *_, trials in drawn for found in trials):
         drawings.append(_draw_concentration(drawn, prefix))
     return drawings
 
 
-def _label(one: Series, members: list[np.ndarray]) -> str:
-    return f"{one.label}: ESS {np.mean([effective_share(found) for found in members]):.0%}"
+def _label(one: Series, trials: list[np.ndarray]) -> str:
+    return f"{one.label}: ESS {np.mean([effective_share(found) for found in trials]):.0%}"
 
 
 def _draw_histogram(drawn: list[tuple[int, Series, Look, list[np.ndarray]]], prefix: str) -> Drawing:
-    pooled = np.concatenate([found for *_, members in drawn for found in members])
+    pooled = np.concatenate([found for *_, trials in drawn for found in trials])
     figure, axes = new_figure()
     if (pooled < 0).any():
         edges, unit = np.linspace(pooled.min(), pooled.max(), NUM_BINS + 1), "unit of the advantage"
@@ -127,10 +127,10 @@ def _draw_histogram(drawn: list[tuple[int, Series, Look, list[np.ndarray]]], pre
         edges, unit = np.geomspace(low, high, NUM_BINS + 1), "mean row = 1, log scale"
         log_axis(axes.xaxis, low, high)
         axes.axvline(1, color=GRAY, linewidth=1, linestyle=":")
-    for index, one, look, members in drawn:
-        shares = np.mean([np.histogram(found, edges)[0] / found.size for found in members], axis=0)
+    for index, one, look, trials in drawn:
+        shares = np.mean([np.histogram(found, edges)[0] / found.size for found in trials], axis=0)
         patch = axes.stairs(
-            100 * shares, edges, color=look.color, linestyle=look.line, linewidth=1.5, label=_label(one, members)
+            100 * shares, edges, color=look.color, linestyle=look.line, linewidth=1.5, label=_label(one, trials)
         )
         patch.set_gid(f"series-{index}-weights")
     label_axes(axes, f"weight of a row ({unit})", "share of the rows in each bin (%)")
@@ -148,9 +148,9 @@ def _draw_histogram(drawn: list[tuple[int, Series, Look, list[np.ndarray]]], pre
 def _draw_concentration(drawn: list[tuple[int, Series, Look, list[np.ndarray]]], prefix: str) -> Drawing:
     figure, axes = new_figure()
     grid = np.linspace(0, 1, 101)
-    for index, one, look, members in drawn:
+    for index, one, look, trials in drawn:
         curves = []
-        for found in members:
+        for found in trials:
             total = np.concatenate([[0], np.cumsum(np.sort(found)[::-1])])
             curves.append(np.interp(grid, np.linspace(0, 1, total.size), total / max(total[-1], 1e-300)))
         low, mean, high = 100 * np.min(curves, 0), 100 * np.mean(curves, 0), 100 * np.max(curves, 0)
@@ -178,7 +178,7 @@ LOWEST = -0.5
 """Where the axis ends on the left: how much worse than the mean something is hardly matters."""
 
 Scores = dict[int, list[float]]
-"""Dimension → R² of each member."""
+"""Dimension → R² of each trial."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def executor_scores(policy: Policy, dataset: Dataset, horizon: int) -> dict[int,
 
 
 def recorded_moves(dataset: Dataset, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Where each row's recording was ``lengths`` steps later, or at its end, minus where it is."""
+    """Where each row's trajectory was ``lengths`` steps later, or at its end, minus where it is."""
     ends = dataset.episode_ends
     last = ends[np.searchsorted(ends, rows)]
     return dataset.observations[np.minimum(rows + lengths, last)] - dataset.observations[rows]

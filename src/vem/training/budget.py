@@ -1,6 +1,6 @@
 """How many steps fit into some minutes of one core: the cost of a step is measured before the run begins.
 
-Every stage is run for some chunks on a state that is thrown away, with the run's own data, members and programs. The
+Every stage is run for some chunks on a state that is thrown away, with the run's own data, trials and programs. The
 time is that of the processor, which other work on the machine changes less than the clock's; compiling is not counted.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 
 from vem.errors import SettingsError
-from vem.training.loop import LONGEST_CHUNK, compile_chunk, empty_memory, member_keys, stage_keys_of
+from vem.training.loop import LONGEST_CHUNK, compile_chunk, empty_memory, stage_keys_of, trial_keys
 from vem.training.machine import Layout, core_clock, lay_out, refusing_to_run_out
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ DIGITS = 2
 
 
 class StageCost(NamedTuple):
-    """What the parts of a stage take, for all members together, in seconds of one core."""
+    """What the parts of a stage take, for all trials together, in seconds of one core."""
 
     step: float
     first_refresh: float = 0.0
@@ -85,8 +85,8 @@ def training_seconds(algorithm: Algorithm, costs: Mapping[str, StageCost]) -> fl
 
 def measure_costs(run: Run) -> dict[str, StageCost]:
     """Stage → what its steps and refreshes take, measured on a state of the run that is thrown away."""
-    pool, num_members = run.pool, len(run.config.members)
-    layout = lay_out(num_members) if pool is None else lay_out(num_members, num_devices=1)
+    pool, num_trials = run.pool, len(run.config.trials)
+    layout = lay_out(num_trials) if pool is None else lay_out(num_trials, num_devices=1)
     state, costs = layout.spread(run.initial().state), {}
     rows = None if pool is not None else layout.share(run.rows)
     try:
@@ -105,7 +105,7 @@ def _measure_stage(run: Run, index: int, layout: Layout, state: Any, rows: Any) 
     """What a stage costs, and the state after it."""
     stage, pool = run.algorithm.stages[index], run.pool
     memory = layout.spread(empty_memory(stage, layout.num_slots))
-    keys = layout.spread(stage_keys_of(member_keys(run.config.members), index))
+    keys = layout.spread(stage_keys_of(trial_keys(run.config.trials), index))
     program = compile_chunk(stage, layout.mesh)
     renewal = None if pool is None else pool.plan.renewals[index].period
     period = stage.steps_per_refresh or renewal

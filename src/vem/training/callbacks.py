@@ -2,7 +2,7 @@
 
     vem.train(dataset, out="runs/mine", callbacks=[vem.training.callbacks.TensorBoard()])
 
-Each member of a run is a run there, with a scalar for each metric (``train/…``) and, where the run is evaluated on the
+Each trial of a run is a run there, with a scalar for each metric (``train/…``) and, where the run is evaluated on the
 way, for each mean of its evaluation (``evaluation/…``). A resumed run goes on in the same log: training is exact to the
 bit, so the steps that were logged before a crash are not logged again.
 """
@@ -30,7 +30,7 @@ Scalars = dict[str, float]
 
 
 class _Log:
-    """What both have in common: the scalars of each member, each step once."""
+    """What both have in common: the scalars of each trial, each step once."""
 
     def __init__(self) -> None:
         self._directory: Path | None = None
@@ -42,16 +42,16 @@ class _Log:
         if self._directory != run.directory:
             self.close()
             self._directory, self._seen = run.directory, None
-            self._last = {member.name: self._begin(run, member.name) for member in run.config.members}
+            self._last = {trial.name: self._begin(run, trial.name) for trial in run.config.trials}
         evaluated = self._evaluation(run, progress.steps)
-        for index, member in enumerate(run.config.members):
-            if progress.steps > self._last[member.name]:
+        for index, trial in enumerate(run.config.trials):
+            if progress.steps > self._last[trial.name]:
                 scalars = {f"train/{name}": float(values[index]) for name, values in progress.metrics.items()}
-                self._write(run, member.name, progress.steps, {**scalars, **evaluated.get(member.name, {})})
-                self._last[member.name] = progress.steps
+                self._write(run, trial.name, progress.steps, {**scalars, **evaluated.get(trial.name, {})})
+                self._last[trial.name] = progress.steps
 
     def _evaluation(self, run: Run, steps: int) -> dict[str, Scalars]:
-        """The means of each member's evaluation after ``steps``, if there is one."""
+        """The means of each trial's evaluation after ``steps``, if there is one."""
         try:
             changed = run.files.summary_path().stat().st_mtime_ns
         except OSError:
@@ -68,14 +68,14 @@ class _Log:
                 for quantity, value in means.items()
                 if isinstance(value, int | float) and not isinstance(value, bool)
             }
-            for name, means in summary["members"].items()
+            for name, means in summary["trials"].items()
         }
 
-    def _begin(self, run: Run, member: str) -> int:
-        """Open the log of a member and return the newest step in it, −1 if there is none."""
+    def _begin(self, run: Run, trial: str) -> int:
+        """Open the log of a trial and return the newest step in it, −1 if there is none."""
         raise NotImplementedError
 
-    def _write(self, run: Run, member: str, steps: int, scalars: Scalars) -> None:
+    def _write(self, run: Run, trial: str, steps: int, scalars: Scalars) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -84,17 +84,17 @@ class _Log:
 
 
 class TensorBoard(_Log):
-    """Writes RUN/tensorboard/MEMBER: see all runs with ``tensorboard --logdir runs``. Needs ``vem[tensorboard]``."""
+    """Writes RUN/tensorboard/TRIAL: see all runs with ``tensorboard --logdir runs``. Needs ``vem[tensorboard]``."""
 
     def __init__(self) -> None:
         super().__init__()
         require("tensorboard")
 
-    def _path(self, run: Run, member: str) -> Path:
-        return run.directory / "tensorboard" / member / "events.out.tfevents.vem"
+    def _path(self, run: Run, trial: str) -> Path:
+        return run.directory / "tensorboard" / trial / "events.out.tfevents.vem"
 
-    def _begin(self, run: Run, member: str) -> int:
-        path = self._path(run, member)
+    def _begin(self, run: Run, trial: str) -> int:
+        path = self._path(run, trial)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             newest, length = _newest_event(path)
@@ -106,11 +106,11 @@ class TensorBoard(_Log):
             self._append(path, file_version="brain.Event:2")
         return newest
 
-    def _write(self, run: Run, member: str, steps: int, scalars: Scalars) -> None:
+    def _write(self, run: Run, trial: str, steps: int, scalars: Scalars) -> None:
         from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
-        self._append(self._path(run, member), step=steps, summary=Summary(value=values))
+        self._append(self._path(run, trial), step=steps, summary=Summary(value=values))
 
     def _append(self, path: Path, **content: Any) -> None:
         """Add one event, complete when this returns."""
@@ -144,7 +144,7 @@ def _newest_event(path: Path) -> tuple[int, int]:
 
 
 class WandB(_Log):
-    """Logs to Weights & Biases: one run a member, grouped by the run's name. Needs ``vem[wandb]``.
+    """Logs to Weights & Biases: one run a trial, grouped by the run's name. Needs ``vem[wandb]``.
 
     ``options`` go to ``wandb.init``, such as ``entity`` or ``mode="offline"``. RUN/wandb.json keeps the ids.
     """
@@ -156,27 +156,27 @@ class WandB(_Log):
         self._runs: dict[str, Any] = {}
         self._known: dict[str, dict[str, Any]] = {}
 
-    def _begin(self, run: Run, member: str) -> int:
+    def _begin(self, run: Run, trial: str) -> int:
         import wandb  # pyright: ignore[reportMissingImports]
 
         self._known = self._known or _read_ids(run.directory / "wandb.json")
-        entry = self._known.setdefault(member, {"id": uuid.uuid4().hex, "steps": -1})
+        entry = self._known.setdefault(trial, {"id": uuid.uuid4().hex, "steps": -1})
         settings: dict[str, Any] = {
             "project": self.project,
             "id": entry["id"],
             "resume": "allow",
-            "name": f"{run.directory.name}/{member}",
+            "name": f"{run.directory.name}/{trial}",
             "group": run.directory.name,
-            "config": {**dataclasses.asdict(run.config), "member": member},
+            "config": {**dataclasses.asdict(run.config), "trial": trial},
             "dir": str(run.directory),
             "reinit": "create_new",
         }
-        self._runs[member] = wandb.init(**{**settings, **self.options})
+        self._runs[trial] = wandb.init(**{**settings, **self.options})
         return int(entry["steps"])
 
-    def _write(self, run: Run, member: str, steps: int, scalars: Scalars) -> None:
-        self._runs[member].log(scalars, step=steps)
-        self._known[member]["steps"] = steps
+    def _write(self, run: Run, trial: str, steps: int, scalars: Scalars) -> None:
+        self._runs[trial].log(scalars, step=steps)
+        self._known[trial]["steps"] = steps
         write_json(run.directory / "wandb.json", self._known)
 
     def close(self) -> None:

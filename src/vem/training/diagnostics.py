@@ -86,7 +86,7 @@ def luck_share(
     """Share of the variance of ``returns`` that is seen to be luck, 0 to 1; NaN where too few rows are nearly the same.
 
     One entry a row: the state and action (``points``, in units of their deviations), the episode (``groups``), δ
-    (``surprises``), whether it ended the task, the steps since the beginning of the recording, all of whose returns δ
+    (``surprises``), whether it ended the task, the steps since the beginning of the trajectory, all of whose returns δ
     is a part of, and the discounted return from there. Rows without a neighbor that is nearly the same count as free
     of luck. So do pairs of which one ended the task: at the edge of a goal that is no luck, and V is least exact there.
     """
@@ -186,15 +186,15 @@ def find_warnings(
 def unsettled_values(lines: Sequence[MetricLine]) -> RunWarning | None:
     """Whether the mean value still moved, in one direction, at the end of the values' training."""
     drifts: dict[str, tuple[float, float]] = {}
-    for name in lines[-1].members if lines else ():
-        found = [line.members.get(name, {}).get("value_mean") for line in lines]
+    for name in lines[-1].trials if lines else ():
+        found = [line.trials.get(name, {}).get("value_mean") for line in lines]
         values = np.array([value for value in found if value is not None])
         if len(values) >= LEAST_LINES and (drift := _drift(values)) is not None:
             drifts[name] = drift
     if not drifts:
         return None
     name, (share, moved) = max(drifts.items(), key=lambda entry: entry[1][0])
-    which = f" of {name}" if len(drifts) > 1 or len(lines[-1].members) > 1 else ""
+    which = f" of {name}" if len(drifts) > 1 or len(lines[-1].trials) > 1 else ""
     return RunWarning(
         "unsettled",
         f"Values had not settled: the mean value{which} still went {'up' if moved > 0 else 'down'} at the end of "
@@ -219,7 +219,7 @@ def small_effective_sample(lines: Sequence[MetricLine], num_transitions: int) ->
     """Whether few of the rows carry the weights of the policy's regression."""
     newest: dict[str, float] = {}
     for line in lines:
-        newest.update({n: m["effective_share"] for n, m in line.members.items() if "effective_share" in m})
+        newest.update({n: m["effective_share"] for n, m in line.trials.items() if "effective_share" in m})
     if not newest:
         return None
     share = min(newest.values())
@@ -280,7 +280,7 @@ def lucky_returns(sample: Dataset, policies: Sequence[Policy]) -> RunWarning | N
     return RunWarning(
         "luck",
         f"Rewards look like luck: about {share:.0%} of the spread of recorded returns comes from what the same action "
-        "in the same state led to. The largest returns along recordings are then partly lucky, and values too high.",
+        "in the same state led to. The largest returns along trajectories are then partly lucky, and values too high.",
         "Lower the expectile (--expectile), shorten the plan (--num-plan-steps), or compare with iql; add columns that "
         "explain the differences.",
     )

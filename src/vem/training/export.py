@@ -22,11 +22,11 @@ def export(
     *,
     format: str = "onnx",  # noqa: A002  # the flag's name
     seed: int | None = None,
-    member: str | None = None,
+    trial: str | None = None,
 ) -> Exported:
     """Write one policy as an ONNX file and return where it is and how it compares with ``Policy.act``.
 
-    ``source`` is a run or its directory, a policy or its file. Of several policies, ``seed`` or ``member`` chooses one.
+    ``source`` is a run or its directory, a policy or its file. Of several policies, ``seed`` or ``trial`` chooses one.
     By default the file lies beside the policy's, with the suffix ``.onnx``. It is compared with the policy on rows of
     the run's data where they can be read, else on random rows, and written only if both act alike.
     """
@@ -38,17 +38,17 @@ def export(
         return export_policy(source, path)
     place = Path(source)
     if place.is_file() or place.suffix == ".safetensors":
-        if seed is not None or member is not None:
-            raise SettingsError(f"{place} is one policy; seed and member choose among those of a run directory")
+        if seed is not None or trial is not None:
+            raise SettingsError(f"{place} is one policy; seed and trial choose among those of a run directory")
         return export_policy(load_policy(place), place.with_suffix(".onnx") if path is None else path)
-    return _export_run(source, path, seed, member)
+    return _export_run(source, path, seed, trial)
 
 
-def _export_run(source: Any, path: str | Path | None, seed: int | None, member: str | None) -> Exported:
+def _export_run(source: Any, path: str | Path | None, seed: int | None, trial: str | None) -> Exported:
     from vem.training.run import RunDirectory
 
     files = RunDirectory(source)
-    name, found = _choose(files, seed, member)
+    name, found = _choose(files, seed, trial)
     if not found.exists():
         raise RunError(f"{files.path} has no policy of {name} yet; finish it with vem train --resume {files.path}")
     policy = load_policy(found)
@@ -58,20 +58,18 @@ def _export_run(source: Any, path: str | Path | None, seed: int | None, member: 
     return export_policy(policy, found.with_suffix(".onnx") if path is None else path, _observations(source), facts)
 
 
-def _choose(files: RunDirectory, seed: int | None, member: str | None) -> tuple[str, Path]:
+def _choose(files: RunDirectory, seed: int | None, trial: str | None) -> tuple[str, Path]:
     """Name and file of the policy that is meant."""
-    members = zip(files.config.members, files.policy_paths, strict=True)
+    trials = zip(files.config.trials, files.policy_paths, strict=True)
     fitting = [
-        (each.name, path)
-        for each, path in members
-        if member in (None, each.name) and (seed is None or each.seed == seed)
+        (each.name, path) for each, path in trials if trial in (None, each.name) and (seed is None or each.seed == seed)
     ]
     if len(fitting) == 1:
         return fitting[0]
-    names = ", ".join(name for name, _ in fitting or [(each.name, None) for each in files.config.members])
+    names = ", ".join(name for name, _ in fitting or [(each.name, None) for each in files.config.trials])
     if not fitting:
         raise RunError(f"{files.path} has no such policy; it has {names}")
-    raise RunError(f"{files.path} has {len(fitting)} policies: {names}; choose one with --seed or --member")
+    raise RunError(f"{files.path} has {len(fitting)} policies: {names}; choose one with --seed or --trial")
 
 
 def _observations(source: Any) -> np.ndarray | None:

@@ -1,6 +1,6 @@
 """The only training loop: a generator over compiled chunks of steps.
 
-Several members (seeds, and values of swept settings) train in one program, laid over the devices (``runs.devices``).
+Several trials (seeds, and values of swept settings) train in one program, laid over the devices (``runs.devices``).
 The keys of an update depend on the seed, the stage and the update's number alone, so the result does not depend on
 where the loop was cut into chunks, stopped or resumed.
 """
@@ -27,18 +27,18 @@ from vem.training.machine import (
     core_clock,
     lay_out,
     once_options,
-    over_members,
+    over_trials,
     spread_batch,
     update_options,
 )
-from vem.training.request import Member
+from vem.training.request import Trial
 
 LONGEST_CHUNK = 200
 """Updates between two reports at most."""
 
 
 class Snapshot(NamedTuple):
-    """Where a run stands: all that the rest of it depends on. Leading axis of the arrays: members."""
+    """Where a run stands: all that the rest of it depends on. Leading axis of the arrays: trials."""
 
     stage: int
     done: int
@@ -55,7 +55,7 @@ class Progress(NamedTuple):
     """Updates done in the whole run."""
     num_steps: int
     metrics: dict[str, np.ndarray]
-    """Means over the chunk's steps, one entry a member."""
+    """Means over the chunk's steps, one entry a trial."""
     layout: Layout
     whole: Snapshot
     """Where the run stands, with the layout's empty slots."""
@@ -69,22 +69,22 @@ class Progress(NamedTuple):
         return whole._replace(state=self.layout.gather(whole.state), memory=self.layout.gather(whole.memory))
 
 
-def start(algorithm: Algorithm, members: Sequence[Member], swept: dict[str, float]) -> Snapshot:
-    """The state before the first update. ``swept`` holds the values of sweepable settings that the members share."""
-    keys = member_keys(members)
-    settings = [{**swept, **member.swept} for member in members]
+def start(algorithm: Algorithm, trials: Sequence[Trial], swept: dict[str, float]) -> Snapshot:
+    """The state before the first update. ``swept`` holds the values of sweepable settings that the trials share."""
+    keys = trial_keys(trials)
+    settings = [{**swept, **trial.swept} for trial in trials]
     values = {name: jnp.asarray([own[name] for own in settings], jnp.float32) for name in settings[0]}
     own = jax.vmap(lambda key: jax.random.fold_in(key, 2**31 - 1))(keys)
     # Options belong to a program of its own, and this one may be part of another where only shapes are asked for.
     options = None if isinstance(own, Tracer) else once_options()
     state = jax.jit(jax.vmap(algorithm.init), compiler_options=options)(own, values)
-    return Snapshot(0, 0, state, empty_memory(algorithm.stages[0], len(members)))
+    return Snapshot(0, 0, state, empty_memory(algorithm.stages[0], len(trials)))
 
 
 def train(
     algorithm: Algorithm,
     rows: Rows,
-    members: Sequence[Member],
+    trials: Sequence[Trial],
     snapshot: Snapshot,
     largest_value: float = float("inf"),
     renew: Callable[[int, int], Rows] | None = None,
@@ -99,8 +99,8 @@ def train(
     weights of the policy's rows sum to 0.
     """
     # Rows that change on the way are on one device: a copy of all of them for each would have to change too.
-    layout = lay_out(len(members)) if renew is None else lay_out(len(members), num_devices=1)
-    rows, keys = layout.share(rows), member_keys(members)
+    layout = lay_out(len(trials)) if renew is None else lay_out(len(trials), num_devices=1)
+    rows, keys = layout.share(rows), trial_keys(trials)
     num_steps = sum(stage.num_steps for stage in algorithm.stages)
     before = sum(stage.num_steps for stage in algorithm.stages[: snapshot.stage])
     first, done, state, memory = snapshot
@@ -128,7 +128,7 @@ def train(
             done += count
             metrics = {name: np.asarray(layout.gather(values)) for name, values in metrics.items()}
             core_seconds += core_clock() - started
-            _check(metrics, members, stage, before + done, largest_value)
+            _check(metrics, trials, stage, before + done, largest_value)
             whole = Snapshot(index, done, state, memory)
             yield Progress(stage, before + done, num_steps, metrics, layout, whole, core_seconds)
         before += stage.num_steps
@@ -137,13 +137,13 @@ def train(
 def compile_chunk(stage: Stage, mesh: Mesh | None = None) -> Any:
     """The stage's one program: (state, memory, rows, keys, counts, done, refresh or −1) → (state, memory, metrics).
 
-    State, memory, keys and counts have one entry a member; one with a count of 0 stays as it is.
+    State, memory, keys and counts have one entry a trial; one with a count of 0 stays as it is.
     """
 
     def chunk(
         state: State, memory: Memory, rows: Rows, keys: jax.Array, counts: jax.Array, done: Any, refresh_index: Any
     ) -> tuple[State, Memory, Metrics]:
-        def member_chunk(state: State, memory: Memory, key: jax.Array, count: jax.Array) -> Any:
+        def trial_chunk(state: State, memory: Memory, key: jax.Array, count: jax.Array) -> Any:
             refresh_key = jax.random.fold_in(jax.random.fold_in(key, 1), done)
             state, memory = jax.lax.cond(
                 (refresh_index >= 0) & (count > 0),
@@ -166,7 +166,7 @@ def compile_chunk(stage: Stage, mesh: Mesh | None = None) -> Any:
             state, sums = jax.lax.fori_loop(0, count, step, (state, zeros))
             return state, memory, jax.tree.map(lambda total: total / jnp.maximum(count, 1), sums)
 
-        return over_members(member_chunk, state, memory, keys, counts)
+        return over_trials(trial_chunk, state, memory, keys, counts)
 
     options = update_options()
     if mesh is not None and mesh.axis_names == (BATCH,):
@@ -182,13 +182,11 @@ def compile_chunk(stage: Stage, mesh: Mesh | None = None) -> Any:
     return jax.jit(chunk, donate_argnums=(0, 1), compiler_options=options)
 
 
-def compile_ahead(stage: Stage, state: State, rows: Rows, num_members: int) -> Callable[[], Any]:
+def compile_ahead(stage: Stage, state: State, rows: Rows, num_trials: int) -> Callable[[], Any]:
     """Begin to compile the stage's program for arrays of these shapes in a thread; what is returned waits for it."""
-    layout = lay_out(num_members)
-    memory = jax.eval_shape(lambda: empty_memory(stage, num_members))
-    keys, counts = jax.eval_shape(
-        lambda: (member_keys([Member(0, {})] * num_members), jnp.zeros(num_members, jnp.int32))
-    )
+    layout = lay_out(num_trials)
+    memory = jax.eval_shape(lambda: empty_memory(stage, num_trials))
+    keys, counts = jax.eval_shape(lambda: (trial_keys([Trial(0, {})] * num_trials), jnp.zeros(num_trials, jnp.int32)))
     own, shared = layout.shapes((state, memory, keys, counts), True), layout.shapes(rows, False)
     program = compile_chunk(stage, layout.mesh)
     executor = ThreadPoolExecutor(1, thread_name_prefix="compile")
@@ -206,34 +204,34 @@ def _next_chunk(stage: Stage, done: int) -> tuple[int, int]:
     return min(until - in_period, stage.num_steps - done), refresh_index
 
 
-def member_keys(members: Sequence[Member]) -> jax.Array:
-    """One key for each member, from its seed."""
-    return jnp.stack([jax.random.key(member.seed) for member in members])
+def trial_keys(trials: Sequence[Trial]) -> jax.Array:
+    """One key for each trial, from its seed."""
+    return jnp.stack([jax.random.key(trial.seed) for trial in trials])
 
 
 def stage_keys_of(keys: jax.Array, index: int) -> jax.Array:
-    """The members' keys in a stage."""
+    """The trials' keys in a stage."""
     return jax.vmap(lambda key: jax.random.fold_in(key, index))(keys)
 
 
-def empty_memory(stage: Stage, num_members: int) -> Memory:
-    """The members' memories before the first refresh."""
-    return jax.tree.map(lambda leaf: jnp.zeros((num_members, *leaf.shape), leaf.dtype), jax.eval_shape(stage.empty))
+def empty_memory(stage: Stage, num_trials: int) -> Memory:
+    """The trials' memories before the first refresh."""
+    return jax.tree.map(lambda leaf: jnp.zeros((num_trials, *leaf.shape), leaf.dtype), jax.eval_shape(stage.empty))
 
 
-def _check(metrics: dict[str, np.ndarray], members: Sequence[Member], stage: Stage, steps: int, largest: float) -> None:
+def _check(metrics: dict[str, np.ndarray], trials: Sequence[Trial], stage: Stage, steps: int, largest: float) -> None:
     unweighted = np.flatnonzero(np.isnan(metrics.get("effective_share", np.ones(1))))
     if unweighted.size:
         raise DivergenceError(
-            f"the policy of {members[int(unweighted[0])].name} has no row to learn from at update {steps}: all "
+            f"the policy of {trials[int(unweighted[0])].name} has no row to learn from at update {steps}: all "
             "weights are 0; set --drop-below lower or leave it out, or raise the temperature"
         )
     for name, values in metrics.items():
         broken = np.flatnonzero(~np.isfinite(values) | ((values > largest) if name == "value_largest" else False))
         if broken.size:
-            member = members[int(broken[0])]
+            trial = trials[int(broken[0])]
             raise DivergenceError(
-                f"training diverged: {name} of {member.name} is {values[broken[0]]:.4g} at update {steps} "
+                f"training diverged: {name} of {trial.name} is {values[broken[0]]:.4g} at update {steps} "
                 f"(stage {stage.name}; values stay below {largest:.4g}); try a smaller --expectile, a smaller "
                 "learning rate, or a smaller --target-rate, and look at the rewards with `vem data describe`"
             )

@@ -1,8 +1,8 @@
-"""How the members of a run are laid over devices: the cores of the machine, or its accelerators.
+"""How the trials of a run are laid over devices: the cores of the machine, or its accelerators.
 
-On a CPU each core is a device of its own and trains its members one after another, each alone: one thread a member
-wastes less than several threads on one small matrix product, and a member's numbers do not depend on the others or on
-the number of cores. On accelerators the members of a device are one vectorized program, and a single member has its
+On a CPU each core is a device of its own and trains its trials one after another, each alone: one thread a trial
+wastes less than several threads on one small matrix product, and a trial's numbers do not depend on the others or on
+the number of cores. On accelerators the trials of a device are one vectorized program, and a single trial has its
 batch spread over all of them; on a CPU that gained nothing.
 """
 
@@ -30,7 +30,7 @@ from vem.data.dataset import Dataset
 from vem.errors import SettingsError
 from vem.storage import cache_directory
 
-AXIS = "members"
+AXIS = "trials"
 BATCH = "batch"
 
 
@@ -59,7 +59,7 @@ def core_clock() -> float:
 def update_options() -> dict[str, bool | int | float | str] | None:
     """What to tell XLA about a program of updates: None, or on a CPU to leave matrix products to Eigen.
 
-    Newer versions give them to YNNPACK, which does each on one thread: half of two cores wait while a single member
+    Newer versions give them to YNNPACK, which does each on one thread: half of two cores wait while a single trial
     trains. On one thread both take the same time. Versions that do not know the option get none.
     """
     if jax.default_backend() != "cpu":
@@ -73,22 +73,22 @@ def update_options() -> dict[str, bool | int | float | str] | None:
 
 
 class Layout(NamedTuple):
-    """Members over devices: as many of them on each, and slots without a member where that does not come out even.
+    """Trials over devices: as many of them on each, and slots without a trial where that does not come out even.
 
-    Or one member on all devices, each with its part of every batch.
+    Or one trial on all devices, each with its part of every batch.
     """
 
-    num_members: int
+    num_trials: int
     num_slots: int
     mesh: Mesh | None
-    """None: all members are on JAX's default device."""
+    """None: all trials are on JAX's default device."""
 
     def spread(self, tree: Any) -> Any:
-        """Arrays with a leading axis of members, on their devices, with empty slots at the end."""
-        missing = self.num_slots - self.num_members
+        """Arrays with a leading axis of trials, on their devices, with empty slots at the end."""
+        missing = self.num_slots - self.num_trials
 
         def place(leaf: Any) -> Any:
-            if missing and leaf.shape[0] == self.num_members:
+            if missing and leaf.shape[0] == self.num_trials:
                 leaf = jnp.concatenate([leaf, jnp.repeat(leaf[-1:], missing, axis=0)])
             if self.mesh is None:
                 return leaf
@@ -98,7 +98,7 @@ class Layout(NamedTuple):
         return jax.tree.map(place, tree)
 
     def share(self, tree: Any) -> Any:
-        """Arrays that every member reads, on all devices."""
+        """Arrays that every trial reads, on all devices."""
         if self.mesh is None:
             return tree
         sharding = NamedSharding(self.mesh, Split())
@@ -106,16 +106,16 @@ class Layout(NamedTuple):
 
     def gather(self, tree: Any) -> Any:
         """What ``spread`` made, without the empty slots."""
-        if self.num_slots == self.num_members:
+        if self.num_slots == self.num_trials:
             return tree
-        return jax.tree.map(lambda leaf: leaf[: self.num_members], tree)
+        return jax.tree.map(lambda leaf: leaf[: self.num_trials], tree)
 
     def place(self, array: np.ndarray) -> jax.Array:
-        """An array of the host for all members to read; the cores share it with NumPy if it is aligned."""
+        """An array of the host for all trials to read; the cores share it with NumPy if it is aligned."""
         return jax.device_put(aligned(array), None if self.mesh is None else NamedSharding(self.mesh, Split()))
 
     def shapes(self, tree: Any, is_own: bool) -> Any:
-        """The shapes that ``spread`` makes of arrays with an axis of members, or, if not their own, ``share``."""
+        """The shapes that ``spread`` makes of arrays with an axis of trials, or, if not their own, ``share``."""
 
         def shape(leaf: Any) -> jax.ShapeDtypeStruct:
             size = (self.num_slots, *leaf.shape[1:]) if is_own else leaf.shape
@@ -127,27 +127,25 @@ class Layout(NamedTuple):
         return jax.tree.map(shape, tree)
 
     def counts(self, count: int) -> jax.Array:
-        """``count`` for each member and 0 for each empty slot."""
-        return self.spread(
-            jnp.asarray([count] * self.num_members + [0] * (self.num_slots - self.num_members), jnp.int32)
-        )
+        """``count`` for each trial and 0 for each empty slot."""
+        return self.spread(jnp.asarray([count] * self.num_trials + [0] * (self.num_slots - self.num_trials), jnp.int32))
 
 
-def lay_out(num_members: int, num_devices: int | None = None, split_batch: bool | None = None) -> Layout:
-    """The layout of so many members over ``jax.devices()``, or the first ``num_devices`` of them.
+def lay_out(num_trials: int, num_devices: int | None = None, split_batch: bool | None = None) -> Layout:
+    """The layout of so many trials over ``jax.devices()``, or the first ``num_devices`` of them.
 
-    ``split_batch`` says whether a single member's batches are spread over them; by default not on a CPU.
+    ``split_batch`` says whether a single trial's batches are spread over them; by default not on a CPU.
     """
     devices = jax.devices()[:num_devices]
     if split_batch is None:
         split_batch = jax.default_backend() != "cpu"
-    if num_members == 1 and len(devices) > 1 and split_batch:
+    if num_trials == 1 and len(devices) > 1 and split_batch:
         return Layout(1, 1, Mesh(np.asarray(devices), (BATCH,)))
-    rounds = -(-num_members // len(devices))
-    num_used = -(-num_members // rounds)
+    rounds = -(-num_trials // len(devices))
+    num_used = -(-num_trials // rounds)
     if num_used == 1:
-        return Layout(num_members, num_members, None)
-    return Layout(num_members, rounds * num_used, Mesh(np.asarray(devices[:num_used]), (AXIS,)))
+        return Layout(num_trials, num_trials, None)
+    return Layout(num_trials, rounds * num_used, Mesh(np.asarray(devices[:num_used]), (AXIS,)))
 
 
 def spread_batch(batch: Any, mesh: Mesh | None) -> Any:
@@ -159,8 +157,8 @@ def spread_batch(batch: Any, mesh: Mesh | None) -> Any:
     return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, sharding) if is_even(leaf) else leaf, batch)
 
 
-def over_members(one: Callable[..., Any], *own: Any) -> Any:
-    """``one`` of every member on this device: one by one on a CPU, else vectorized."""
+def over_trials(one: Callable[..., Any], *own: Any) -> Any:
+    """``one`` of every trial on this device: one by one on a CPU, else vectorized."""
     if jax.default_backend() == "cpu":
         return jax.lax.map(lambda leaves: one(*leaves), own)
     return jax.vmap(one)(*own)
@@ -173,27 +171,27 @@ REMEDY = "use a smaller --batch-size, smaller networks, or fewer seeds"
 
 
 def check_memory(
-    algorithm: Algorithm, state: Any, num_members: int, dataset: Dataset, num_rows: int | None = None
+    algorithm: Algorithm, state: Any, num_trials: int, dataset: Dataset, num_rows: int | None = None
 ) -> None:
     """SettingsError if training surely needs more memory than there is.
 
-    ``state`` holds the shapes of all members' states. The estimate is a lower bound: the states, the memory of the
-    largest stage, one batch and its widest hidden layer for each member, and ``num_rows`` rows of the data, or all.
+    ``state`` holds the shapes of all trials' states. The estimate is a lower bound: the states, the memory of the
+    largest stage, one batch and its widest hidden layer for each trial, and ``num_rows`` rows of the data, or all.
     """
     available = available_bytes() if jax.default_backend() == "cpu" else None
     if available is None:
         return
     states = tree_bytes(state)
-    memory = num_members * max(tree_bytes(jax.eval_shape(stage.empty)) for stage in algorithm.stages)
+    memory = num_trials * max(tree_bytes(jax.eval_shape(stage.empty)) for stage in algorithm.stages)
     widest = max((leaf.shape[-1] for leaf in jax.tree.leaves(state) if leaf.ndim > 1), default=1)
     row = 4 * (2 * dataset.observation_size + dataset.action_size + widest)
-    batches = num_members * row * max(stage.batch_size for stage in algorithm.stages)
+    batches = num_trials * row * max(stage.batch_size for stage in algorithm.stages)
     data = dataset.num_bytes if num_rows is None else dataset.num_bytes * num_rows // dataset.num_rows
     needed = states + memory + batches + data
     if needed > available:
         raise SettingsError(
             f"training needs at least {_readable(needed)} of memory and {_readable(available)} are available: "
-            f"{_readable(states)} for the parameters of {num_members} {'policy' if num_members == 1 else 'policies'}, "
+            f"{_readable(states)} for the parameters of {num_trials} {'policy' if num_trials == 1 else 'policies'}, "
             f"{_readable(batches)} for their batches, {_readable(memory + data)} for the data; {REMEDY}"
             + ("; or hold fewer rows at a time with --pool-rows" if memory + data > needed // 2 else "")
         )

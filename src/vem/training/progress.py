@@ -24,7 +24,7 @@ SHOWN_METRICS = ("value_mean", "value_loss", "log_likelihood", "policy_loss")
 def headline(run: Run) -> str:
     """What is about to be trained, in four lines at most."""
     config, data, held_out = run.config, run.training_data, run.parts.held_out
-    count = len(config.members)
+    count = len(config.trials)
     task = task_of(data.info)
     known = f"task: {task.name} (decided by: {data.info.task_source})\n" if task else ""
     apart = ""

@@ -55,8 +55,8 @@ class MetricLine:
     stage: str
     seconds: float
     """Since training was started or resumed."""
-    members: dict[str, dict[str, float]]
-    """Name of each member → its metrics."""
+    trials: dict[str, dict[str, float]]
+    """Name of each trial → its metrics."""
     core_seconds: float | None = None
     """Time that training took on all cores together, over all resumes, without compiling; None if not known."""
 
@@ -66,9 +66,9 @@ class MetricLine:
         record = _renamed(record)
         if not isinstance(record, dict) or not _is_number(record.get("steps")):
             return None
-        members: Any = record.get("members")
-        is_good = isinstance(members, dict) and all(
-            isinstance(metrics, dict) and all(map(_is_number, metrics.values())) for metrics in members.values()
+        trials: Any = record.get("trials")
+        is_good = isinstance(trials, dict) and all(
+            isinstance(metrics, dict) and all(map(_is_number, metrics.values())) for metrics in trials.values()
         )
         if not is_good:
             return None
@@ -76,21 +76,21 @@ class MetricLine:
         seconds = float(seconds) if _is_number(seconds) else float("nan")
         core: Any = record.get("core_seconds")
         core = float(core) if _is_number(core) else None
-        return cls(int(record["steps"]), str(record.get("stage", "")), seconds, members, core)
+        return cls(int(record["steps"]), str(record.get("stage", "")), seconds, trials, core)
 
 
 def metric_columns(lines: Sequence[MetricLine]) -> dict[str, np.ndarray]:
-    """The lines as columns of equal length, one row for each line and member; NaN where a line lacks a metric."""
-    rows = [(line, name) for line in lines for name in line.members]
-    names = list(dict.fromkeys(metric for line, name in rows for metric in line.members[name]))
+    """The lines as columns of equal length, one row for each line and trial; NaN where a line lacks a metric."""
+    rows = [(line, name) for line in lines for name in line.trials]
+    names = list(dict.fromkeys(metric for line, name in rows for metric in line.trials[name]))
     columns = {
         "steps": np.array([line.steps for line, _ in rows], np.int64),
         "stage": np.array([line.stage for line, _ in rows], np.str_),
         "seconds": np.array([line.seconds for line, _ in rows], np.float64),
-        "member": np.array([name for _, name in rows], np.str_),
+        "trial": np.array([name for _, name in rows], np.str_),
     }
     for metric in names:
-        values = [line.members[name].get(metric, np.nan) for line, name in rows]
+        values = [line.trials[name].get(metric, np.nan) for line, name in rows]
         columns[metric] = np.array(values, np.float64)
     return columns
 
@@ -99,8 +99,8 @@ def metric_columns(lines: Sequence[MetricLine]) -> dict[str, np.ndarray]:
 class EpisodeRecord:
     """What one episode gave. A failed one has an ``error`` and no numbers."""
 
-    member: str
-    """Whose episode: the name of a run's member, or of another actor."""
+    trial: str
+    """Whose episode: the name of a run's trial, or of another actor."""
     episode: int
     seed: int
     steps: int | None = None
@@ -142,7 +142,7 @@ class EpisodeRecord:
             return None
         needed = (episode.episode, episode.seed)
         numbers = (episode.steps, episode.episode_return, episode.length, episode.value_start, episode.target_start)
-        is_good = isinstance(episode.member, str) and all(map(_is_number, needed))
+        is_good = isinstance(episode.trial, str) and all(map(_is_number, needed))
         return episode if is_good and all(number is None or _is_number(number) for number in numbers) else None
 
     def to_json(self) -> dict[str, Any]:
@@ -191,8 +191,8 @@ class EvaluationSummary(TypedDict):
     num_episodes: int
     seed: int
     actions: Actions
-    members: dict[str, dict[str, Any]]
-    """Name of each member → means over its episodes."""
+    trials: dict[str, dict[str, Any]]
+    """Name of each trial → means over its episodes."""
     groups: list[dict[str, Any]]
     """Statistics over the seeds of each combination of swept settings."""
 
@@ -203,15 +203,15 @@ class EstimateSummary(TypedDict):
     version: int
     data: str
     data_sha256: str
-    recordings: str
+    trajectories: str
     hold_out: float
-    num_recordings: int
+    num_trajectories: int
     num_fitted: int
     discount: float
     horizon: int
     log: dict[str, Any]
     policies: dict[str, dict[str, Any]]
-    """Name of each member → its estimates."""
+    """Name of each trial → its estimates."""
     groups: list[dict[str, Any]]
     """Means over the seeds of each combination of swept settings."""
     warnings: list[str]
@@ -231,7 +231,7 @@ def read_summary(record: Any) -> EvaluationSummary | None:
     record = _renamed(record)
     if not isinstance(record, dict) or not EvaluationSummary.__required_keys__ <= record.keys():
         return None
-    is_good = isinstance(record["members"], dict) and isinstance(record["groups"], list) and record["groups"]
+    is_good = isinstance(record["trials"], dict) and isinstance(record["groups"], list) and record["groups"]
     return EvaluationSummary(**record) if is_good else None
 
 
@@ -255,14 +255,14 @@ def package_versions() -> dict[str, str]:
 
 FORMAT = "vem-trace"
 VERSION = 1
-FACTS = ("member", "episode", "seed", "steps")
+FACTS = ("trial", "episode", "seed", "steps")
 """What says whose episode it is, and which."""
 
 
 class Trace(NamedTuple):
     """The observations of one evaluated episode, first and final one among them."""
 
-    member: str
+    trial: str
     episode: int | None
     seed: int | None
     steps: int | None
@@ -292,5 +292,5 @@ def read_trace(path: Path) -> Trace:
     is_good = observations is not None and observations.ndim == 2 and len(observations) > 1
     if observations is None or not is_good or not np.isfinite(observations).all():
         raise RunError(f"{path} is damaged (it holds no finite observations)")
-    member, episode, seed, steps = (header.get(name) for name in FACTS)
-    return Trace(str(member), episode, seed, steps, observations)
+    trial, episode, seed, steps = (header.get(name) for name in FACTS)
+    return Trace(str(trial), episode, seed, steps, observations)

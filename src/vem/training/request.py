@@ -21,11 +21,11 @@ from vem.training.machine import fits
 from vem.training.records import DataFacts
 
 LEAST_POOL_ROWS = 64
-MOST_MEMBERS = 10_000
+MOST_TRIALS = 10_000
 """Policies of one run at most; each has its own networks and its own file."""
 
 
-class Member(NamedTuple):
+class Trial(NamedTuple):
     """One trained policy of a run: its seed and its values of the swept settings."""
 
     seed: int
@@ -51,22 +51,22 @@ class Config:
     """Settings that take several values; every combination is trained, for every seed."""
     seeds: tuple[int, ...] = (0,)
     steps: int = 100_000
-    """Of each member; those that fit into ``minutes``, where they are given, once the run is made."""
+    """Of each trial; those that fit into ``minutes``, where they are given, once the run is made."""
     rules: dict[str, Any] = field(default_factory=dict)
     """How the data was read."""
     data_dir: str | None = None
     pool_rows: int | None = None
     """Rows held at a time, the others on disk; None: all, once the run is made."""
     hold_out: float = 0.0
-    """Share of the recordings that training never sees (``vem.data.dataset``)."""
+    """Share of the trajectories that training never sees (``vem.data.dataset``)."""
     minutes: float | None = None
-    """Minutes of one core that training may take, all members together; None: the steps were asked for."""
+    """Minutes of one core that training may take, all trials together; None: the steps were asked for."""
 
     @property
-    def members(self) -> list[Member]:
+    def trials(self) -> list[Trial]:
         """One for each policy that the run trains."""
         combinations = [dict(zip(self.sweep, values, strict=True)) for values in product(*self.sweep.values())]
-        return [Member(seed, swept) for swept in combinations for seed in self.seeds]
+        return [Trial(seed, swept) for swept in combinations for seed in self.seeds]
 
 
 def build_settings(algorithm: str, values: dict[str, Any]) -> Any:
@@ -95,7 +95,7 @@ def make_config(
 ) -> Config:
     """A complete, checked Config; a sweepable setting may be given as a list of values.
 
-    ``minutes`` of one core, for all members together, stand in place of ``steps``, which are then found when the run
+    ``minutes`` of one core, for all trials together, stand in place of ``steps``, which are then found when the run
     is made (``vem.training.budget``).
     ``task`` is the benchmark task of the loaded data, if any: presets have settings for its family.
     """
@@ -128,9 +128,9 @@ def make_config(
         hold_out=check_hold_out(hold_out),
         minutes=check_minutes(minutes),
     )
-    if len(config.members) > MOST_MEMBERS:
+    if len(config.trials) > MOST_TRIALS:
         raise SettingsError(
-            f"seeds and swept settings make {len(config.members):,} policies; train at most {MOST_MEMBERS:,} in one run"
+            f"seeds and swept settings make {len(config.trials):,} policies; train at most {MOST_TRIALS:,} in one run"
         )
     return config
 
@@ -138,8 +138,8 @@ def make_config(
 def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """The seeds that a number of seeds, or a list of them, means."""
     if isinstance(seeds, int) and not isinstance(seeds, bool):
-        if not 1 <= seeds <= MOST_MEMBERS:
-            raise SettingsError(f"seeds is {seeds}; give how many, from 1 to {MOST_MEMBERS:,}, or a list of them")
+        if not 1 <= seeds <= MOST_TRIALS:
+            raise SettingsError(f"seeds is {seeds}; give how many, from 1 to {MOST_TRIALS:,}, or a list of them")
         return tuple(range(seeds))
     if isinstance(seeds, str | bytes | bool) or not isinstance(seeds, Sequence):
         raise SettingsError(f"seeds is {seeds!r}; give how many as a whole number, or a list of them")

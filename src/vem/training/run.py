@@ -127,12 +127,12 @@ class RunDirectory:
 
     @property
     def policy_paths(self) -> list[Path]:
-        """Where the policies of the members are, or will be, in the members' order."""
-        return [self.path / "policies" / f"{member.name}.safetensors" for member in self.config.members]
+        """Where the policies of the trials are, or will be, in the trials' order."""
+        return [self.path / "policies" / f"{trial.name}.safetensors" for trial in self.config.trials]
 
     @property
     def is_finished(self) -> bool:
-        """Whether every member's policy is written."""
+        """Whether every trial's policy is written."""
         return all(path.exists() for path in self.policy_paths)
 
     def metrics(self) -> Lines[MetricLine]:
@@ -202,29 +202,29 @@ class RunDirectory:
         return _read_lines(self.path / "evaluations.jsonl", EpisodeRecord.from_json)
 
     def write_episodes(self, records: Sequence[EpisodeRecord]) -> None:
-        """Add records; they replace older ones of the same members, steps and environment.
+        """Add records; they replace older ones of the same trials, steps and environment.
 
-        Of the first record of a member in the data's own environment that holds observations, they become its trace.
+        Of the first record of a trial in the data's own environment that holds observations, they become its trace.
         """
-        replaced = {(record.member, record.steps, record.environment) for record in records}
+        replaced = {(record.trial, record.steps, record.environment) for record in records}
         kept = [
             record
             for record in self.episodes().records
-            if (record.member, record.steps, record.environment) not in replaced
+            if (record.trial, record.steps, record.environment) not in replaced
         ]
         lines = (json.dumps(record.to_json(), allow_nan=False) + "\n" for record in (*kept, *records))
         write_file(self.path / "evaluations.jsonl", "".join(lines).encode())
         traced = [record for record in records if record.observations is not None and record.environment is None]
-        for record in {record.member: record for record in reversed(traced)}.values():
-            write_trace(self.trace_path(record.member), record)
+        for record in {record.trial: record for record in reversed(traced)}.values():
+            write_trace(self.trace_path(record.trial), record)
 
-    def trace_path(self, member: str) -> Path:
-        """Where the trace of a member is, if it has one."""
-        return self.path / "traces" / f"{member}.safetensors"
+    def trace_path(self, trial: str) -> Path:
+        """Where the trace of a trial is, if it has one."""
+        return self.path / "traces" / f"{trial}.safetensors"
 
-    def trace(self, member: str) -> Trace | None:
-        """What a member observed in one episode; None if it has no trace, RunError if that is damaged."""
-        path = self.trace_path(member)
+    def trace(self, trial: str) -> Trace | None:
+        """What a trial observed in one episode; None if it has no trace, RunError if that is damaged."""
+        path = self.trace_path(trial)
         return read_trace(path) if path.exists() else None
 
     def summary_path(self, environment: str | None = None) -> Path:
@@ -444,24 +444,24 @@ def load_newest(directory: Path, report: Callable[[str], None]) -> tuple[dict[st
     return None
 
 
-# From the state of a run to the policies of its members, in memory and as files.
+# From the state of a run to the policies of its trials, in memory and as files.
 
 
 def make_policies(run: Run, state: Any) -> list[Policy]:
-    """The policies in a state of training, in the members' order."""
+    """The policies in a state of training, in the trials' order."""
     exported = jax.device_get(jax.vmap(run.algorithm.export)(state))
     units = run.pool.units if run.pool is not None else run.rows
     normalizer = (np.asarray(units.observation_mean), np.asarray(units.observation_deviation))
     config, info = run.config, run.dataset.info
     bounds = (np.asarray(info.action_low), np.asarray(info.action_high))
     kind, policies = run.algorithm.policy_kind, []
-    for index, member in enumerate(config.members):
+    for index, trial in enumerate(config.trials):
         facts = {
             "algorithm": config.algorithm,
             "preset": config.preset,
-            "settings": {**config.settings, **member.swept},
-            "seed": member.seed,
-            "member": member.name,
+            "settings": {**config.settings, **trial.swept},
+            "seed": trial.seed,
+            "trial": trial.name,
             "steps": config.steps,
             "dataset": info.name,
             "data_sha256": run.files.facts.sha256,
@@ -538,9 +538,9 @@ class Run:
         return str(self.directory)
 
     def __repr__(self) -> str:
-        count = len(self.config.members)
+        count = len(self.config.trials)
         state = "finished" if self.is_finished else "not finished"
-        return f"<Run {self.directory}: {self.config.algorithm} on {self.config.dataset}, {count} members, {state}>"
+        return f"<Run {self.directory}: {self.config.algorithm} on {self.config.dataset}, {count} trials, {state}>"
 
     @property
     def directory(self) -> Path:
@@ -558,12 +558,12 @@ class Run:
 
     @cached_property
     def parts(self) -> Parts:
-        """The data that training sees, and the recordings that are held out."""
+        """The data that training sees, and the trajectories that are held out."""
         return part_dataset(self.dataset, self.config.hold_out)
 
     @property
     def training_data(self) -> Dataset:
-        """The data without the recordings that are held out."""
+        """The data without the trajectories that are held out."""
         return self.parts.training
 
     def _checked(self, dataset: Dataset) -> Dataset:
@@ -610,7 +610,7 @@ class Run:
     @cached_property
     def rows(self) -> Rows:
         """The data on the device, in the units of the method; all of it, also where a run has a pool."""
-        place = lay_out(len(self.config.members)).place
+        place = lay_out(len(self.config.trials)).place
         return put_rows(resident(self.training_data), **self._row_settings, place=place)
 
     @cached_property
@@ -625,22 +625,22 @@ class Run:
 
     @property
     def policy_paths(self) -> list[Path]:
-        """Where the policies of the members are, or will be, in the members' order."""
+        """Where the policies of the trials are, or will be, in the trials' order."""
         return self.files.policy_paths
 
     @property
     def is_finished(self) -> bool:
-        """Whether every member's policy is written."""
+        """Whether every trial's policy is written."""
         return self.files.is_finished
 
     @property
     def policies(self) -> list[Policy]:
-        """The trained policies in the members' order; read once."""
+        """The trained policies in the trials' order; read once."""
         return [self._policy(path) for path in self.policy_paths]
 
     @property
     def policy(self) -> Policy:
-        """The first member's policy; read once."""
+        """The first trial's policy; read once."""
         return self._policy(self.policy_paths[0])
 
     def _policy(self, path: Path) -> Policy:
@@ -654,7 +654,7 @@ class Run:
     def metrics(self) -> dict[str, np.ndarray]:
         """The training metrics as columns of equal length: ``pandas.DataFrame(run.metrics)`` is a table.
 
-        One row for each logged chunk and member: ``steps``, ``stage``, ``seconds``, ``member``, then the metrics,
+        One row for each logged chunk and trial: ``steps``, ``stage``, ``seconds``, ``trial``, then the metrics,
         NaN where a stage does not have one.
         """
         return metric_columns(self.files.metrics().records)
@@ -666,7 +666,7 @@ class Run:
             for name in sweepable(type(self.settings))
             if (value := getattr(self.settings, name)) is not None
         }
-        return start(self.algorithm, self.config.members, swept)
+        return start(self.algorithm, self.config.trials, swept)
 
     def check_memory(self) -> None:
         """SettingsError if training surely needs more memory than there is."""
@@ -674,7 +674,7 @@ class Run:
             state = jax.eval_shape(lambda: self.initial().state)
             plan = self._planned[1]
             held = None if plan is None else plan.num_rows
-            check_memory(self.algorithm, state, len(self.config.members), self.training_data, held)
+            check_memory(self.algorithm, state, len(self.config.trials), self.training_data, held)
 
     def begin(self) -> None:
         """Take the lock and read the newest checkpoint; afterwards ``messages`` says where training goes on."""
@@ -706,10 +706,10 @@ class Run:
     def _restored(self, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Snapshot:
         """The snapshot of a checkpoint, checked against the shapes that this run has."""
         stage = self.algorithm.stages[header["stage"]]
-        num_members = len(self.config.members)
+        num_trials = len(self.config.trials)
         state = jax.eval_shape(lambda: self.initial().state)
         memory = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct((num_members, *leaf.shape), leaf.dtype), jax.eval_shape(stage.empty)
+            lambda leaf: jax.ShapeDtypeStruct((num_trials, *leaf.shape), leaf.dtype), jax.eval_shape(stage.empty)
         )
         tree = unflatten({"state": state, "memory": memory}, tensors, str(self.files.checkpoints))
         tree = jax.tree.map(jnp.asarray, tree)
@@ -736,7 +736,7 @@ class Run:
         largest = 5 * (1 + largest_reward / (1 - self.config.settings.get("discount", 0.99)))
         started, saved = time.monotonic(), time.monotonic()
         progress = None
-        for progress in train(self.algorithm, rows, self.config.members, snapshot, largest, renew, program):
+        for progress in train(self.algorithm, rows, self.config.trials, snapshot, largest, renew, program):
             if _is_metric_line(progress, self.config.steps):
                 self.files.write_metrics(self._metric_line(progress, time.monotonic() - started))
             yield progress
@@ -753,7 +753,7 @@ class Run:
             return None
         stage = self.algorithm.stages[self._snapshot.stage if self._snapshot else 0]
         state = jax.eval_shape(lambda: self.initial().state)
-        return compile_ahead(stage, state, rows_shape(self.training_data), len(self.config.members))
+        return compile_ahead(stage, state, rows_shape(self.training_data), len(self.config.trials))
 
     def _source(self, snapshot: Snapshot) -> tuple[Rows, Callable[[int, int], Rows] | None, float]:
         """The rows to begin with, what changes them on the way, and the largest |reward| of all."""
@@ -827,19 +827,19 @@ class Run:
         save_checkpoint(self.files.checkpoints, progress.steps, tree, header)
 
     def _metric_line(self, progress: Progress, seconds: float) -> MetricLine:
-        members = {
-            member.name: {name: float(values[i]) for name, values in progress.metrics.items()}
-            for i, member in enumerate(self.config.members)
+        trials = {
+            trial.name: {name: float(values[i]) for name, values in progress.metrics.items()}
+            for i, trial in enumerate(self.config.trials)
         }
         core_seconds = self._core_time(progress)
-        return MetricLine(progress.steps, progress.stage.name, round(seconds, 3), members, core_seconds)
+        return MetricLine(progress.steps, progress.stage.name, round(seconds, 3), trials, core_seconds)
 
     def _core_time(self, progress: Progress) -> float | None:
         """Time that training took, that before the run was resumed included; None where that is not known."""
         return None if self._core_seconds is None else round(self._core_seconds + progress.core_seconds, 3)
 
     def export(self, state: Any) -> list[Policy]:
-        """The policies in a state of training, in the members' order."""
+        """The policies in a state of training, in the trials' order."""
         return make_policies(self, state)
 
 
@@ -867,10 +867,10 @@ def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Da
         pool_rows = choose_pool_rows(config.pool_rows, parts.training)
         config = dataclasses.replace(config, settings=dataclasses.asdict(full), pool_rows=pool_rows)
         if config.minutes is not None:
-            trial = _run_on(files, config, dataset, parts)
-            steps, note = steps_within(trial, config.minutes)
+            attempt = _run_on(files, config, dataset, parts)
+            steps, note = steps_within(attempt, config.minutes)
             run = _run_on(files, dataclasses.replace(config, steps=steps), dataset, parts)
-            run.__dict__ |= {name: trial.__dict__[name] for name in ("rows",) if name in trial.__dict__}
+            run.__dict__ |= {name: attempt.__dict__[name] for name in ("rows",) if name in attempt.__dict__}
             config, notes = run.config, [*notes, note]
         else:
             run = _run_on(files, config, dataset, parts)
