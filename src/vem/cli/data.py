@@ -132,7 +132,7 @@ def register(verbs: Any) -> None:
 def run_describe(options: argparse.Namespace) -> None:
     """Print what a dataset holds."""
     from vem.data import describe, load
-    from vem.errors import DataWarning
+    from vem.errors import DataWarning, printable
 
     with warnings.catch_warnings():
         # The description lists them.
@@ -151,7 +151,7 @@ def run_describe(options: argparse.Namespace) -> None:
         print(json.dumps(description.to_dict(), indent=2))
         return
     if sys.stdout.isatty():
-        _draw_table(description.name, ("", ""), description.table())
+        _draw_table(printable(description.name), ("", ""), description.table())
         print("\n".join(description.messages()), end="\n" if description.messages() else "")
     else:
         print(description)

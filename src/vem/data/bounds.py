@@ -100,7 +100,10 @@ def _beyond(
 
 
 def known_bounds(task: str | None, environment: str | None, size: int) -> Bounds | None:
-    """The bounds of the task, [−1, 1] in the benchmark, or of the named environment if it can be made here."""
+    """The bounds of the task, [−1, 1] in the benchmark, or of the environment if it can be made here.
+
+    ``environment`` is one that the user named. One that a file names is not made: that would run what it names.
+    """
     if task is not None:
         return Bounds(-np.ones(size, np.float32), np.ones(size, np.float32), "task")
     if environment is None:

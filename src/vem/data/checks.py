@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 
 import numpy as np
 
 from vem.data.columns import Column
 from vem.errors import DataError, SettingsError
+
+
+MOST_NAMES = 1_000
+"""Names of a file that are looked at for a misspelled one."""
 
 
 @contextmanager
@@ -72,6 +78,16 @@ def require_length(column: Column, num_rows: int) -> None:
             f"{shorter} has no partner. Every column needs one row per step; cut them to the same length "
             "or mend the recording."
         )
+
+
+def resembling_names(held: Iterable[str], columns: Mapping[str, object]) -> list[str]:
+    """One sentence for each name in a file that is none of the columns and resembles one that is missing (None)."""
+    missing = [name for name, values in columns.items() if values is None]
+    return [
+        f"column '{name}' is not read; if it is meant to be '{close[0]}', which is missing, rename it."
+        for name in islice(held, MOST_NAMES)
+        if name not in columns and (close := difflib.get_close_matches(name.lower(), missing, n=1, cutoff=0.8))
+    ]
 
 
 class FiniteCheck:

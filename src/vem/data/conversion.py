@@ -12,6 +12,7 @@ import numpy as np
 
 from vem.data.action_columns import choices_of
 from vem.data.arrays import Prepared, prepare
+from vem.data.bounds import Bounds, known_bounds
 from vem.data.checks import located
 from vem.data.dataset import RowBlock
 from vem.data.files import require_file
@@ -45,12 +46,13 @@ def convert(
     require_file(file)
     with ExitStack() as held:
         with located(str(file)):
-            columns, metadata = held.enter_context(open_hdf5(file))
-            prepared = prepare(**columns, source=str(file), metadata=metadata, **{**named, **rules})
+            columns, facts = held.enter_context(open_hdf5(file))
+            prepared = prepare(**columns, source=str(file), **facts, **{**named, **rules})
             discrete = rules.get("discrete")
             _require_numbers(prepared.is_whole_type if discrete is None else discrete is not False)
         key = {**_identity(file), "rules": prepared.info.rules, "action_bounds": _listed(bounds)}
-        path = write_columns(out, prepared, key, bounds, report)
+        known = known_bounds(prepared.info.task, rules.get("environment"), prepared.moves.shape[1])
+        path = write_columns(out, prepared, key, bounds, report, known)
     _warn(path)
     return path
 
@@ -61,6 +63,7 @@ def write_columns(
     key: dict[str, Any],
     action_bounds: tuple[Any, Any] | None = None,
     report: Report | None = None,
+    known: Bounds | None = None,
 ) -> Path:
     """Write the shards of recorded columns that slice by rows, such as those of an open file.
 
@@ -91,6 +94,7 @@ def write_columns(
         action_size=prepared.moves.shape[1],
         num_rows=int(counts.sum()),
         action_bounds=action_bounds,
+        known=known,
         key=key,
         report=report,
     )

@@ -11,10 +11,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from vem.data.checks import located
+from vem.data.table_frames import require_different_names, require_few_columns
 from vem.errors import DataError
 
 SEPARATORS = ",;\t|"
 BLOCK_BYTES = 1 << 22
+HEAD_BYTES = 1 << 20
+"""Bytes of the beginning that the separator, the decimal mark and the number of columns are found in."""
 NUMBER = r"^\s*[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?\s*$"
 MOSTLY = 0.8
 NOT_UTF8 = "the text is not UTF-8; save the file with that encoding."
@@ -45,11 +49,12 @@ class CsvPart:
 
         self.path, self.name, self.num_rows = path, path.name, None
         with pa.input_stream(str(path), compression="detect") as stream:
-            head = stream.read(1 << 16)
+            head = stream.read(HEAD_BYTES)
         self._is_checked = False
         _require_utf8(head)
         header, first, *_ = [*re.split(r"\r\n|\n|\r", head.decode("utf-8", "replace"), maxsplit=2), ""]
         self.separator = max(SEPARATORS, key=header.count)
+        require_few_columns(header.count(self.separator) + 1)
         cells = first.strip().split(self.separator)
         self.decimal = "," if self.separator != "," and any(map(DECIMAL_COMMA.fullmatch, cells)) else "."
         self.names = next(csv.reader([header.strip("\ufeff")], delimiter=self.separator), [])
@@ -75,9 +80,8 @@ class CsvPart:
                 f"{self.path}: the first line holds numbers ({', '.join(self.names[:4])}, …) where the names of the "
                 "columns are expected; put a line with names in front."
             )
-        for name in self.names:
-            if self.names.count(name) > 1:
-                raise DataError(f"{self.path}: two columns are called '{name}'; give each its own name.")
+        with located(str(self.path)):
+            require_different_names(self.names)
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         """The rows in order: numbers and booleans where a block holds nothing else, else text."""

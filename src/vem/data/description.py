@@ -12,6 +12,7 @@ import numpy as np
 
 from vem.data.dataset import Dataset
 from vem.data.row_hashes import hash_dataset
+from vem.errors import printable
 
 NUM_CELLS = 20
 """Cells per side of the coverage grid."""
@@ -131,7 +132,10 @@ class Description:
         return dataclasses.asdict(self)
 
     def table(self) -> list[tuple[str, str]]:
-        """What, and how much, as text."""
+        """What, and how much, as text in which nothing moves a terminal."""
+        return [(printable(what), printable(text)) for what, text in self._lines()]
+
+    def _lines(self) -> list[tuple[str, str]]:
         grid = self.coverage
         first, second = (
             self.observation_names[d] if self.observation_names else str(d) for d in self.coverage.dimensions
@@ -181,17 +185,18 @@ class Description:
 
     def messages(self) -> list[str]:
         """Warnings and remarks, one line each."""
-        return [*(f"warning: {text}" for text in self.warnings), *(f"note: {text}" for text in self.remarks)]
+        lines = [*(f"warning: {text}" for text in self.warnings), *(f"note: {text}" for text in self.remarks)]
+        return [printable(line) for line in lines]
 
     def __str__(self) -> str:
         """The table in aligned plain text, then warnings and remarks."""
-        return "\n".join([self.name, *aligned(self.table()), *self.messages()])
+        return "\n".join([printable(self.name), *aligned(self.table()), *self.messages()])
 
     def _repr_html_(self) -> str:
         """The same as an HTML table, for notebooks."""
         rows = "".join(f"<tr><th>{escape(what)}</th><td>{escape(text)}</td></tr>" for what, text in self.table())
         lines = "".join(f"<p>{escape(text)}</p>" for text in self.messages())
-        return f"<table><caption>{escape(self.name)}</caption>{rows}</table>{lines}"
+        return f"<table><caption>{escape(printable(self.name))}</caption>{rows}</table>{lines}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

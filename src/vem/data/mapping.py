@@ -12,6 +12,7 @@ from typing import Any
 
 from vem.data.action_columns import MOST_CHOICES
 from vem.data.encoding import KINDS, MISSING_RULES, label_text
+from vem.data.files import user_path
 from vem.data.mapping_file import read_toml
 from vem.errors import DataError, SettingsError
 
@@ -156,7 +157,7 @@ class TableMap:
 def make_map(given: TableMap | Mapping[str, Any] | str | Path | None = None, **roles: Any) -> TableMap:
     """The mapping that a TableMap, a dict or a TOML file gives, with ``roles`` on top; not yet checked as a whole."""
     if isinstance(given, str | Path):
-        given = read_toml(Path(given).expanduser())
+        given = read_toml(user_path(given))
     if isinstance(given, TableMap):
         given = given.to_json()
     if not isinstance(given, Mapping | None):

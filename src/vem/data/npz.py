@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from vem.data.arrays import from_arrays
-from vem.data.checks import located
+from vem.data.checks import located, resembling_names
 from vem.data.dataset import Dataset
-from vem.data.files import require_file
+from vem.data.files import MOST_COMPRESSION, require_file
 from vem.data.hdf5 import NEEDED, OPTIONAL
 from vem.errors import DataError
 
@@ -20,11 +20,12 @@ def read_npz(path: str | Path, **rules: Any) -> Dataset:
     path = Path(path)
     require_file(path)
     with located(str(path)):
-        columns = _columns(path)
-        return from_arrays(**columns, source=str(path), **{"name": path.stem, **rules})
+        columns, remarks = _columns(path)
+        return from_arrays(**columns, source=str(path), remarks=remarks, **{"name": path.stem, **rules})
 
 
-def _columns(path: Path) -> dict[str, np.ndarray | None]:
+def _columns(path: Path) -> tuple[dict[str, np.ndarray | None], list[str]]:
+    """The columns that are known, and what there is to say about the others."""
     key = ""
     try:
         # NumPy leaves a damaged file open, so it is opened here.
@@ -38,10 +39,13 @@ def _columns(path: Path) -> dict[str, np.ndarray | None]:
                     f"column '{missing[0]}' is missing; the file holds "
                     f"{', '.join(archive.files[:12]) or 'nothing'}, and {', '.join(NEEDED)} are needed."
                 )
+            claimed = sum(member.file_size for member in archive.zip.infolist())
+            if claimed > MOST_COMPRESSION * path.stat().st_size:
+                raise DataError(f"the file claims {claimed:,} bytes, more than it can hold; it is damaged.")
             columns = {}
             for key in (*NEEDED, *OPTIONAL):
                 columns[key] = archive.get(key)
-            return columns
+            return columns, resembling_names(archive.files, columns)
     except DataError:
         raise
     except Exception as error:  # whatever NumPy and zipfile make of damaged bytes

@@ -16,7 +16,7 @@ from vem.data.table_scan import FEW_VALUES, MOST_LABELS, ColumnFacts, natural_ki
 from vem.data.table_source import Table
 from vem.data.table_times import Times
 from vem.data.table_values import EpisodeNumbers, kind_of
-from vem.errors import DataError
+from vem.errors import DataError, printable
 
 NAMES: dict[str, tuple[str, ...]] = {
     "reward": ("reward", "rewards", "rew", "r"),
@@ -51,9 +51,9 @@ class Proposal(NamedTuple):
 
     def explanation(self) -> list[str]:
         """One line for each column: its role and the reason; then what is left to say."""
-        width = max(map(len, self.reasons))
-        lines = [f"{name.ljust(width)}  {reason}" for name, reason in self.reasons.items()]
-        return [*lines, f"to decide: {self.unclear}"] if self.unclear else lines
+        width = max(len(printable(name)) for name in self.reasons)
+        lines = [f"{printable(name).ljust(width)}  {printable(reason)}" for name, reason in self.reasons.items()]
+        return [*lines, printable(f"to decide: {self.unclear}")] if self.unclear else lines
 
     def heading(self, table: Table) -> list[str]:
         """What stands at the top of the mapping file."""

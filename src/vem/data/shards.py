@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 from vem.data.bounds import bounds_to_json, override_bounds
 from vem.data.dataset import Dataset, RowBlock, info_from_json, with_bounds
 from vem.data.facts import Facts
+from vem.data.files import require_inside, user_path
 from vem.errors import DataError, SettingsError
 from vem.tasks import resolve_task
 
@@ -35,6 +37,8 @@ DTYPES = {
     "valid": np.dtype("|b1"),
     "terminal": np.dtype("|b1"),
 }
+LARGEST_COUNT = 1 << 40
+"""Rows, or numbers in a row, that an index may name."""
 JOURNAL = "unfinished.jsonl"
 """What a conversion has written so far; it is gone when all is written."""
 
@@ -47,15 +51,16 @@ class Shards:
 
     def __init__(self, path: Path, index: dict[str, Any]) -> None:
         self.path = path
-        self.num_rows: int = index["num_rows"]
+        self.num_rows = _count(index, "num_rows")
         self.sizes: dict[str, tuple[int, ...]] = {
-            name: (index[f"{name.removesuffix('s')}_size"],) if name in ("observations", "actions") else ()
+            name: (_count(index, f"{name.removesuffix('s')}_size"),) if name in ("observations", "actions") else ()
             for name in DTYPES
         }
-        self.fingerprint: str = index["fingerprint"]
+        self.fingerprint = str(index["fingerprint"])
         self.facts = Facts.from_json(index["facts"])
         self.info = info_from_json(index["info"])
-        self._checksums = {name: np.asarray(index["crc32"][name], np.uint32) for name in DTYPES}
+        num_shards = -(-self.num_rows // SHARD_ROWS)
+        self._checksums = {name: _checksums(index["crc32"][name], num_shards) for name in DTYPES}
 
     def file(self, column: str) -> Path:
         """The file of a column."""
@@ -69,6 +74,7 @@ class Shards:
         """DataError unless every column's file is there and has the right size."""
         for name in DTYPES:
             file, expected = self.file(name), self.num_rows * self.row_bytes(name)
+            require_inside(file, self.path)
             try:
                 found = file.stat().st_size
             except OSError as error:
@@ -122,12 +128,13 @@ class Shards:
 
 def row_bytes(column: str, size: tuple[int, ...]) -> int:
     """Bytes of one row of a column."""
-    return DTYPES[column].itemsize * int(np.prod(size, dtype=np.int64))
+    return DTYPES[column].itemsize * math.prod(size)
 
 
 def read_index(path: Path) -> Shards:
     """The shards in a folder; DataError if they cannot be used."""
     file = path / "index.json"
+    require_inside(file, path)
     try:
         index = json.loads(file.read_text(encoding="utf-8"))
         if index.pop("checksum") != index_checksum(index):
@@ -142,8 +149,25 @@ def read_index(path: Path) -> Shards:
             ) from None
         problem = "has no index.json" if path.is_dir() else "does not exist"
         raise DataError(f"{path}: {problem}; make one with: vem data convert SOURCE {path}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DataError(f"{file}: is damaged ({error}); convert the data again.") from None
+
+
+def _count(index: dict[str, Any], key: str) -> int:
+    """A whole number from 1 to what an array may have."""
+    value = index[key]
+    if type(value) is not int or not 0 < value <= LARGEST_COUNT:
+        raise ValueError(f"{key} is {str(value)[:40]}")
+    return value
+
+
+def _checksums(values: Any, count: int) -> np.ndarray:
+    """The checksum of each shard of a column."""
+    if not isinstance(values, list) or len(values) != count:
+        raise ValueError(f"crc32 does not hold {count} checksums")
+    if not all(type(value) is int and 0 <= value < 1 << 32 for value in values):
+        raise ValueError("crc32 holds what is no checksum")
+    return np.asarray(values, np.uint32)
 
 
 def index_checksum(index: dict[str, Any]) -> int:
@@ -157,7 +181,7 @@ def open_shards(path: str | Path, **rules: Any) -> Dataset:
     The reading rules were applied by the conversion, so ``rules`` may only repeat them; ``task``, ``environment`` and
     ``name`` may say what the data is, and ``action_bounds`` where the policy may act.
     """
-    path = Path(path).expanduser()
+    path = user_path(path)
     shards = read_index(path)
     shards.require_files()
     info = dataclasses.replace(shards.info, source=str(path))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vem.data.dataset import Dataset
+from vem.data.files import user_path
 from vem.data.hdf5 import read_hdf5
 from vem.data.npz import read_npz
 from vem.data.shards import SUFFIX, open_shards
@@ -32,7 +33,7 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
     D4RL's own file name.
     """
     text = str(source)
-    path = Path(text).expanduser()
+    path = user_path(text)
     if path.suffix == SUFFIX:
         return open_shards(path, **rules)
     if _is_table(path):
@@ -54,7 +55,7 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
 
 def find_file(source: str, data_dir: str | Path | None = None) -> Path | None:
     """The file that ``load`` would read for ``source``; None where that is no file."""
-    path = Path(source).expanduser()
+    path = user_path(source)
     if source.startswith("minari:") or source in BUILT_IN or path.suffix == SUFFIX or _is_table(path):
         return None
     return path if _is_path(path) else _find_named(source, data_dir)
@@ -80,7 +81,7 @@ def _refuse_table_rules(source: str, rules: dict[str, Any]) -> None:
 def search_directories(data_dir: str | Path | None = None) -> list[Path]:
     """Where benchmark names are looked up, in this order; directories that do not exist included."""
     places = [data_dir, os.environ.get("VEM_DATA"), Path("~/.d4rl/datasets")]
-    return list(dict.fromkeys(Path(place).expanduser() for place in places if place))
+    return list(dict.fromkeys(user_path(place) for place in places if place))
 
 
 def dataset_files(data_dir: str | Path | None = None) -> list[Path]:

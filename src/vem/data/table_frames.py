@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vem.data.encoding import is_missing
 from vem.data.table_values import kind_of
 from vem.errors import DataError
+
+
+MOST_COLUMNS = 10_000
+"""Columns of a table; each is looked at by itself."""
 
 
 def arrow_table(frame: Any) -> Any:
@@ -40,10 +45,20 @@ def arrow_table(frame: Any) -> Any:
 
 
 def require_different_names(names: Sequence[str]) -> None:
-    """DataError if two columns have one name."""
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise DataError(f"two columns are called '{twice[0]}'; give each its own name.")
+    """DataError if two columns have one name, or there are too many."""
+    require_few_columns(len(names))
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise DataError(f"two columns are called '{twice}'; give each its own name.")
+
+
+def require_few_columns(count: int) -> None:
+    """DataError if a table has more columns than are looked at."""
+    if count > MOST_COLUMNS:
+        raise DataError(
+            f"the table has {count:,} columns, and {MOST_COLUMNS:,} are read at most; keep those that matter, or give "
+            "arrays as .npz or .hdf5."
+        )
 
 
 def first_line(error: BaseException) -> str:

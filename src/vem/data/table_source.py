@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vem.data.csv_part import CsvPart
-from vem.data.files import require_file
+from vem.data.files import require_file, require_inside, user_path
 from vem.data.table_frames import arrow_table, first_line, require_different_names
 from vem.errors import DataError
 
@@ -94,7 +94,7 @@ def open_table(source: Any) -> Table:
     require_pyarrow()
     if not isinstance(source, str | Path):
         return Table([_MemoryPart(arrow_table(source))], "table", "arrays")
-    path = Path(source).expanduser()
+    path = user_path(source)
     if path.is_dir():
         files = table_files(path)
         if not files:
@@ -104,6 +104,8 @@ def open_table(source: Any) -> Table:
                 f"{path}: the folder holds files of several kinds ({', '.join(sorted({_suffix(f) for f in files}))}); "
                 "keep one kind, or give one file."
             )
+        for file in files:
+            require_inside(file, path)
         return Table([_part(file) for file in files], path.name, str(path))
     require_file(path)
     return Table([_part(path)], path.name.removesuffix(_suffix(path)), str(path))

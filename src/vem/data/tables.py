@@ -12,6 +12,7 @@ import numpy as np
 from vem.data import checks, episodes
 from vem.data.action_columns import ActionColumn
 from vem.data.arrays import assemble
+from vem.data.bounds import known_bounds
 from vem.data.dataset import DataInfo, Dataset
 from vem.data.encoding import Encoder, InputColumn
 from vem.data.mapping import TableMap, make_map
@@ -226,7 +227,8 @@ class _Reading:
             },
             warnings=tuple(self.found),
         )
-        return assemble(rows.block, info, action_bounds or self._bounds(encoder))
+        known = known_bounds(info.task, environment, len(encoder.outputs))
+        return assemble(rows.block, info, action_bounds or self._bounds(encoder), known)
 
     def _look(self) -> tuple[dict[str, ColumnFacts], _Keys]:
         """The first pass: what the columns hold, and what orders the rows."""

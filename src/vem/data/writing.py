@@ -15,10 +15,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from vem.data.arrays import complete_info
+from vem.data.bounds import Bounds
 from vem.data.checks import FiniteCheck, located
 from vem.data.dataset import DataInfo, Dataset, RowBlock, fingerprint
 from vem.data.facts import facts_of
-from vem.data.files import json_value
+from vem.data.files import json_value, require_inside, user_path
 from vem.data.shards import (
     DTYPES,
     FORMAT,
@@ -46,6 +47,7 @@ def write_shards(
     action_size: int,
     num_rows: int | None = None,
     action_bounds: tuple[Any, Any] | None = None,
+    known: Bounds | None = None,
     key: dict[str, Any] | None = None,
     report: Report | None = None,
 ) -> Path:
@@ -54,9 +56,10 @@ def write_shards(
     ``blocks(first)`` gives the rows from row ``first`` on, in blocks of any size, in the form that ``Dataset``
     describes; ``num_rows`` is how many there are in all, where that is known. ``key`` says what they are read from:
     an unfinished folder with the same key is gone on with after its finished shards are checked, a finished one from
-    its first damaged shard on. Without ``action_bounds`` they follow from the data, as in ``from_arrays``.
+    its first damaged shard on. Without ``action_bounds`` they are ``known`` or follow from the data, as in
+    ``from_arrays``.
     """
-    path = Path(out).expanduser()
+    path = user_path(out)
     if path.suffix != SUFFIX:
         raise DataError(f"{path}: shards are a folder NAME{SUFFIX}; write to {path.with_suffix(SUFFIX)}.")
     sizes: dict[str, tuple[int, ...]] = {"observations": (observation_size,), "actions": (action_size,)}
@@ -74,7 +77,7 @@ def write_shards(
                 writer.write(block)
                 if report:
                     report("write", writer.num_rows, num_rows or writer.num_rows)
-            writer.finish(info, action_bounds, report)
+            writer.finish(info, action_bounds, known, report)
     except OSError as error:
         raise DataError(
             f"{path}: cannot be written ({error.strerror or error}). The finished shards are kept: make room, or "
@@ -98,6 +101,8 @@ class _Writer:
     def __enter__(self) -> _Writer:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            for name in (JOURNAL, "index.json", *(f"{name}.bin" for name in DTYPES)):
+                require_inside(self.path / name, self.path)
             self.checksums = self._finished()
             self.num_rows = len(self.checksums) * SHARD_ROWS
             lines = [self.header, *self.checksums]
@@ -146,7 +151,7 @@ class _Writer:
                 checksums = checksums[: stored["num_rows"] // SHARD_ROWS]
             else:
                 header, checksums = None, []
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             header, checksums = None, []
         if header is None and any(self.path.iterdir()):
             raise DataError(f"{self.path}: the folder is not empty and holds no readable shards; choose another name.")
@@ -186,7 +191,9 @@ class _Writer:
         self._journal.flush()
         os.fsync(self._journal.fileno())
 
-    def finish(self, info: DataInfo, action_bounds: tuple[Any, Any] | None, report: Report | None) -> None:
+    def finish(
+        self, info: DataInfo, action_bounds: tuple[Any, Any] | None, known: Bounds | None, report: Report | None
+    ) -> None:
         """Check all rows, gather the facts about them, and write index.json: the folder is complete."""
         with located(str(self.path)):
             if self.num_rows == 0:
@@ -200,7 +207,7 @@ class _Writer:
                 }
             )
             dataset = Dataset(*columns, info=info)
-            info = complete_info(info, columns.actions, columns.rewards, columns.valid, action_bounds)
+            info = complete_info(info, columns.actions, columns.rewards, columns.valid, action_bounds, known)
             index = {
                 "format": FORMAT,
                 "version": VERSION,
@@ -261,7 +268,7 @@ def _write_all(file: BinaryIO, content: memoryview) -> None:
 def _parse(line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

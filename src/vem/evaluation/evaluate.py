@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vem.errors import RunError, SettingsError
-from vem.evaluation.environments import RunTarget, environment_references, find_target
+from vem.evaluation.environments import RunTarget, environment_references, find_target, named_environment
 from vem.evaluation.rollout import Environment
 from vem.evaluation.summary import Evaluation, summarize
 from vem.evaluation.workers import Evaluator
@@ -117,7 +117,7 @@ def _evaluate_policy(
     stochastic: bool | None,
     progress: bool,
 ) -> Evaluation:
-    environment = environment or policy.info.get("environment")
+    environment = environment or named_environment(policy.info.get("environment"))
     if environment is None:
         raise SettingsError("the policy names no environment; give one: evaluate(policy, environment)")
     name, references = environment_references(environment)
