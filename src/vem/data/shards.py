@@ -59,6 +59,12 @@ class Shards:
         self.fingerprint = str(index["fingerprint"])
         self.facts = Facts.from_json(index["facts"])
         self.info = info_from_json(index["info"])
+        lengths = {len(self.facts.observation_mean), len(self.facts.observation_deviation)}
+        if lengths != set(self.sizes["observations"]) or {
+            len(self.info.action_low),
+            len(self.info.action_high),
+        } != set(self.sizes["actions"]):
+            raise ValueError("its sizes contradict one another")
         num_shards = -(-self.num_rows // SHARD_ROWS)
         self._checksums = {name: _checksums(index["crc32"][name], num_shards) for name in DTYPES}
 
