@@ -167,7 +167,5 @@ def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
 def _metadata(dataset: Any) -> dict[str, Any]:
     stored = {"environment": dataset.env_spec.id if dataset.env_spec else None, **dataset.storage.metadata}
     return kept_metadata(
-        (key, lambda value=value: value)
-        for key, value in stored.items()
-        if key not in ("env_spec", "eval_env_spec")
+        (key, lambda value=value: value) for key, value in stored.items() if key not in ("env_spec", "eval_env_spec")
     )
