@@ -63,7 +63,7 @@ def create_run(
 def check_bounds(info: DataInfo) -> None:
     """DataError if an action column is so wide that float32, which policies act in, cannot hold its width."""
     for index, (low, high) in enumerate(zip(info.action_low, info.action_high, strict=True)):
-        if not high - low <= np.finfo(np.float32).max:
+        if not float(high) - float(low) <= float(np.finfo(np.float32).max):
             raise DataError(
                 f"action column {index} goes from {low:g} to {high:g}, which is more than float32 holds; divide the "
                 "actions by a constant, or give narrower action bounds"
