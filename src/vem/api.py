@@ -151,7 +151,8 @@ def resume(
 ) -> Run:
     """Go on with the run in ``path`` to its end and return it.
 
-    Data that was moved is named by ``dataset`` or found in ``data_dir``; its rows must be the same to the bit.
+    Data that was moved is named by ``dataset`` or found in ``data_dir``; its rows must be the same to the bit. The run
+    is evaluated on the way as it was started, unless ``watching`` says how.
     """
     watching = watching or Watching()
     watching.check()
@@ -164,6 +165,8 @@ def resume(
             config.dataset if dataset is None else str(dataset), config.rules, data_dir or config.data_dir
         )
         run = open_run(path, moved)
+    if watching.evaluate_every is None:
+        watching = dataclasses.replace(watching, evaluate_every=run.files.evaluate_every)
     return _watched(run, watching)
 
 
@@ -192,7 +195,7 @@ def _train_new(files: RunDirectory, make: Callable[[], tuple[Config, Dataset]], 
         config, dataset = make()
         if watching.evaluate_every is not None:
             find_environment(dataclasses.asdict(dataset.info))  # fail before anything is written
-        run = create_run(files, config, dataset)
+        run = create_run(files, config, dataset, watching.evaluate_every)
     except BaseException:
         files.abandon()
         raise

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from vem.evaluation.table import Table
 from vem.runs.directory import RunDirectory
 from vem.runs.records import EstimateSummary
+from vem.storage import misfit
 
 ESTIMATE_VERSION = 2
 FEWEST_RECORDINGS = 5
@@ -170,9 +171,10 @@ class Estimate:
             facts["groups"] = tuple(GroupEstimate(**_values(row)) for row in facts["groups"])
             facts["warnings"] = tuple(facts["warnings"])
             found = cls(**facts)
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             return None
-        return found if found.groups else None
+        is_whole = found.groups and all(group.members for group in found.groups) and misfit(found, cls) is None
+        return found if is_whole else None
 
 
 def read_estimate(files: RunDirectory, data: str | None = None) -> Estimate | None:

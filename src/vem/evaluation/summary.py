@@ -13,6 +13,7 @@ from vem.evaluation.statistics import Spread, over_seeds
 from vem.evaluation.table import Table
 from vem.runs.directory import RunDirectory
 from vem.runs.records import Actions, EpisodeRecord, EvaluationSummary
+from vem.storage import misfit
 
 SUMMARY_VERSION = 1
 WIDE = ("return", "score", "success")
@@ -182,7 +183,7 @@ class Evaluation:
                 )
                 for group in stored["groups"]
             )
-            return cls(
+            found = cls(
                 stored["environment"],
                 References(**references) if references else None,
                 stored["num_episodes"],
@@ -192,8 +193,10 @@ class Evaluation:
                 members,
                 groups,
             )
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             return None
+        is_whole = groups and all(group.members for group in groups) and misfit(found, cls) is None
+        return found if is_whole else None
 
 
 def read_evaluation(files: RunDirectory, environment: str | None = None) -> Evaluation | None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from vem.errors import SettingsError
 from vem.evaluation.environments import find_target
 from vem.evaluation.evaluate import NUM_PATHS, evaluate_run_at
 from vem.evaluation.workers import Evaluator
+from vem.runs.config import check_period
 
 if TYPE_CHECKING:
     from vem.runs.loop import Progress
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 NUM_EPISODES = 20
 """Episodes of each policy on the way."""
 NUM_LAST_EPISODES = 100
-
-
-def check_period(every: float | None) -> None:
-    """SettingsError unless ``every`` is a number of steps, a share of them, or None for no evaluation."""
-    is_steps = isinstance(every, int) and not isinstance(every, bool) and every >= 1
-    is_share = isinstance(every, float) and 0 < every < 1
-    if every is not None and not is_steps and not is_share:
-        raise SettingsError(
-            f"--evaluate-every is {every!r}; give a whole number of steps, 1 or more, or a share of them such as 0.2"
-        )
 
 
 def num_periods(steps: int, num_steps: int, every: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from vem.errors import SettingsError
 from vem.tasks import Task
 
 LEAST_POOL_ROWS = 64
+MOST_STEPS = 2**31 - 1
 MOST_MEMBERS = 10_000
 """Policies of one run at most; each has its own networks and its own file."""
 
@@ -96,38 +98,73 @@ def make_config(
     """
     method = find_method(algorithm)
     given = {**presets.find_preset(algorithm, preset, task).settings, **(settings or {})}
-    hints = typing.get_type_hints(method.config)
     sweep: dict[str, list[float]] = {}
     for name in sweepable(method.config):
         if isinstance(given.get(name), list | tuple):
-            values = [convert(value, hints[name], name) for value in given[name]]
-            if not values or len(set(values)) != len(values) or None in values:
-                raise SettingsError(f"--{name.replace('_', '-')} lists {values}; give different numbers")
+            values = _swept_values(method.config, name, given[name])
             if len(values) > 1:
                 sweep[name] = values
             given[name] = values[0]
+    return check_config(
+        Config(
+            dataset=dataset,
+            algorithm=algorithm,
+            preset=preset,
+            settings=given,
+            sweep=sweep,
+            seeds=check_seeds(seeds),
+            steps=steps,
+            rules=reading_rules(algorithm, preset, rules),
+            data_dir=data_dir,
+            pool_rows=pool_rows,
+            hold_out=hold_out,
+            minutes=minutes,
+        )
+    )
+
+
+def check_config(config: Config) -> Config:
+    """The config with complete settings; SettingsError unless a run could be made of it, wherever it comes from."""
+    kinds = {"dataset": str, "algorithm": str, "preset": str, "data_dir": str | None, "settings": dict, "sweep": dict}
+    for name, kind in {**kinds, "rules": dict}.items():
+        if not isinstance(value := getattr(config, name), kind):
+            raise SettingsError(f"{name} is a {type(value).__name__}")
+    cls = find_method(config.algorithm).config
+    sweep = {name: _swept_values(cls, name, values) for name, values in config.sweep.items()}
+    seeds = check_seeds(config.seeds)
+    count = len(seeds) * math.prod(map(len, sweep.values()))
+    if count > MOST_MEMBERS:
+        raise SettingsError(
+            f"seeds and swept settings make {count:,} policies; train at most {MOST_MEMBERS:,} in one run"
+        )
     for name, values in sweep.items():
         for value in values:
-            build_settings(algorithm, {**given, name: value})
-    config = Config(
-        dataset=dataset,
-        algorithm=algorithm,
-        preset=preset,
-        settings=dataclasses.asdict(build_settings(algorithm, given)),
+            build_settings(config.algorithm, {**config.settings, name: value})
+    checked = dataclasses.replace(
+        config,
+        settings=dataclasses.asdict(build_settings(config.algorithm, config.settings)),
         sweep=sweep,
-        seeds=check_seeds(seeds),
-        steps=check_steps(steps),
-        rules=reading_rules(algorithm, preset, rules),
-        data_dir=data_dir,
-        pool_rows=check_pool_rows(pool_rows),
-        hold_out=check_hold_out(hold_out),
-        minutes=check_minutes(minutes),
+        seeds=seeds,
+        steps=check_steps(config.steps),
+        pool_rows=check_pool_rows(config.pool_rows),
+        hold_out=check_hold_out(config.hold_out),
+        minutes=check_minutes(config.minutes),
     )
-    if len(config.members) > MOST_MEMBERS:
-        raise SettingsError(
-            f"seeds and swept settings make {len(config.members):,} policies; train at most {MOST_MEMBERS:,} in one run"
-        )
-    return config
+    if len({member.name for member in checked.members}) < count:
+        raise SettingsError("two swept values are the same in their first six digits; give values farther apart")
+    return checked
+
+
+def _swept_values(cls: type, name: str, values: Any) -> list[float]:
+    """The values of a swept setting as numbers; SettingsError if it cannot be swept, or not over these."""
+    if name not in sweepable(cls):
+        raise SettingsError(f"{cls.__name__} cannot sweep {name!r}; it can sweep {', '.join(sweepable(cls))}")
+    if not isinstance(values, list | tuple):
+        raise SettingsError(f"the sweep of {name} is {values!r}; give a list of numbers")
+    found = [convert(value, typing.get_type_hints(cls)[name], name) for value in values]
+    if not found or len(set(found)) != len(found) or None in found:
+        raise SettingsError(f"--{name.replace('_', '-')} lists {found}; give different numbers")
+    return found
 
 
 def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
@@ -170,4 +207,17 @@ def check_steps(steps: int) -> int:
         raise SettingsError(f"steps is {steps!r}; give a whole number, 1 or more")
     if steps < 1:
         raise SettingsError(f"--steps is {steps}; it must be 1 or more")
+    if steps > MOST_STEPS:
+        raise SettingsError(f"--steps is {steps:,}; it must be {MOST_STEPS:,} or less")
     return steps
+
+
+def check_period(every: float | None) -> float | None:
+    """``every``, if it is a number of steps between two evaluations, a share of them, or None for no evaluation."""
+    is_steps = isinstance(every, int) and not isinstance(every, bool) and every >= 1
+    is_share = isinstance(every, float) and 0 < every < 1
+    if every is not None and not is_steps and not is_share:
+        raise SettingsError(
+            f"--evaluate-every is {every!r}; give a whole number of steps, 1 or more, or a share of them such as 0.2"
+        )
+    return every

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vem.errors import DataError, RunError, SettingsError
-from vem.runs.config import Config, build_settings
+from vem.runs.config import Config, check_config, check_period
 from vem.runs.records import DataFacts
-from vem.storage import write_json
+from vem.storage import read_json, write_json
 
 CONFIG_VERSION = 2
 OLD_NAMES = {
@@ -32,41 +34,67 @@ OLD_NAMES = {
 OLD_WORDS = {"standardised": "standardized"}
 
 
-def write_config(path: Path, config: Config, facts: DataFacts, packages: dict[str, str]) -> None:
+class Stored(NamedTuple):
+    """What config.json holds."""
+
+    config: Config
+    facts: DataFacts
+    packages: dict[str, str]
+    """Versions that the run was started with; empty where they are not recorded."""
+    evaluate_every: float | None = None
+    """Steps between two evaluations on the way, or a share of all; None: no evaluation. It changes no result."""
+
+
+def write_config(path: Path, stored: Stored) -> None:
     """Write the file."""
-    stored = {
+    config, facts, packages, evaluate_every = stored
+    content = {
         "version": CONFIG_VERSION,
         "config": {**dataclasses.asdict(config), "seeds": list(config.seeds)},
         "data": facts.to_json(),
         "packages": packages,
+        "evaluate_every": evaluate_every,
     }
-    write_json(path, stored)
+    write_json(path, content)
 
 
-def read_config(directory: Path) -> tuple[Config, DataFacts, dict[str, str]]:
-    """The Config, the data and the packages of the run in ``directory``; RunError if it is no run."""
+def read_config(directory: Path) -> Stored:
+    """What the config.json in ``directory`` holds, checked as a new run is; RunError if it is no run."""
     path = directory / "config.json"
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+    if not os.path.lexists(path):
         found = "has no config.json" if directory.is_dir() else "is a file" if directory.exists() else "does not exist"
-        raise RunError(f"{directory} is not a run directory: it {found}; make one with vem train --out") from None
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}); start the run again in another directory") from None
-    if not isinstance(stored, dict) or stored.get("version") not in (1, CONFIG_VERSION):
+        raise RunError(f"{directory} is not a run directory: it {found}; make one with vem train --out")
+    try:
+        stored = read_json(path, dict)
+    except RunError as error:
+        raise RunError(f"{error}; start the run again in another directory") from None
+    if stored.get("version") not in (1, CONFIG_VERSION):
         raise RunError(f"{path} has no config of version {CONFIG_VERSION}; it was written by another vem")
     try:
         fields = stored["config"]
         if stored["version"] == 1:
             fields = _renamed(fields) | {"settings": _renamed(fields["settings"])}
-        config = Config(**{**fields, "seeds": tuple(fields["seeds"])})
-        settings = build_settings(config.algorithm, config.settings)
+        if not isinstance(fields["seeds"], list):
+            raise SettingsError(f"seeds is {fields['seeds']!r}")
+        config = check_config(Config(**{**fields, "seeds": tuple(fields["seeds"])}))
         facts = DataFacts.from_json(stored["data"])
-    except (KeyError, TypeError, ValueError, AttributeError, DataError, SettingsError) as error:
+        evaluate_every = check_period(stored.get("evaluate_every"))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, DataError, SettingsError) as error:
         raise RunError(f"{path} does not describe a run ({error}); it was edited or written by another vem") from None
     packages = stored.get("packages")
-    config = dataclasses.replace(config, settings=dataclasses.asdict(settings))
-    return config, facts, packages if isinstance(packages, dict) else {}
+    return Stored(config, facts, packages if isinstance(packages, dict) else {}, evaluate_every)
+
+
+def request_hash(config: Config, facts: DataFacts) -> str:
+    """SHA-256 of all that decides the result of a run: its settings, the rows, and what their actions mean.
+
+    Where the data are does not count, so they may be moved.
+    """
+    places = ("dataset", "data_dir")
+    settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in places}
+    columns = [dataclasses.asdict(column) for column in facts.info.action_columns]
+    bounds = [list(map(float, ends)) for ends in (facts.info.action_low, facts.info.action_high)]
+    return hashlib.sha256(json.dumps([settings, facts.sha256, bounds, columns], sort_keys=True).encode()).hexdigest()
 
 
 def _renamed(fields: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from filelock import FileLock, Timeout
 
 from vem.errors import RunError
 from vem.runs.config import Config
-from vem.runs.config_file import read_config, write_config
+from vem.runs.config_file import Stored, read_config, write_config
 from vem.runs.records import (
     DataFacts,
     EpisodeRecord,
@@ -41,7 +41,7 @@ from vem.runs.records import (
     read_summary,
 )
 from vem.runs.traces import Trace, read_trace, write_trace
-from vem.storage import write_file, write_json
+from vem.storage import parse_json, read_json, write_file, write_json
 
 Record = TypeVar("Record")
 NEWEST_BYTES = 65_536
@@ -71,7 +71,7 @@ class RunDirectory:
     # What the run is
 
     @cached_property
-    def _stored(self) -> tuple[Config, DataFacts, dict[str, str]]:
+    def _stored(self) -> Stored:
         return read_config(self.path)
 
     @property
@@ -82,21 +82,28 @@ class RunDirectory:
     @property
     def config(self) -> Config:
         """The settings of the run; RunError if this is not a run directory."""
-        return self._stored[0]
+        return self._stored.config
 
     @property
     def facts(self) -> DataFacts:
         """The data that the run was started with."""
-        return self._stored[1]
+        return self._stored.facts
 
     @property
     def packages(self) -> dict[str, str]:
         """Versions of the packages that the run was started with; empty where they are not recorded."""
-        return self._stored[2]
+        return self._stored.packages
 
-    def write_config(self, config: Config, facts: DataFacts, packages: dict[str, str]) -> None:
+    @property
+    def evaluate_every(self) -> float | None:
+        """Steps between two evaluations on the way, or a share of all steps; None: no evaluation."""
+        return self._stored.evaluate_every
+
+    def write_config(
+        self, config: Config, facts: DataFacts, packages: dict[str, str], evaluate_every: float | None = None
+    ) -> None:
         """Write config.json: from now on this is a run."""
-        write_config(self.path / "config.json", config, facts, packages)
+        write_config(self.path / "config.json", Stored(config, facts, packages, evaluate_every))
         self._made = []
         self.__dict__.pop("_stored", None)
 
@@ -154,7 +161,7 @@ class RunDirectory:
     def cut_metrics(self, steps: int) -> None:
         """Drop the metric lines after ``steps``: a resumed run writes them again."""
         path = self.path / "metrics.jsonl"
-        if not path.exists():
+        if not path.is_file():
             return
         kept = []
         for text in _raw_lines(path):
@@ -167,10 +174,9 @@ class RunDirectory:
     def warnings(self) -> list[RunWarning] | None:
         """What was found when training ended; None before that, for runs of earlier versions, or if damaged."""
         try:
-            stored = json.loads((self.path / "warnings.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            found = [RunWarning.from_json(record) for record in read_json(self.path / "warnings.json", list)]
+        except RunError:
             return None
-        found = [RunWarning.from_json(record) for record in stored] if isinstance(stored, list) else [None]
         return None if None in found else [warning for warning in found if warning is not None]
 
     def write_warnings(self, warnings: Sequence[RunWarning]) -> None:
@@ -197,6 +203,7 @@ class RunDirectory:
         lines = (json.dumps(record.to_json(), allow_nan=False) + "\n" for record in (*kept, *records))
         write_file(self.path / "evaluations.jsonl", "".join(lines).encode())
         traced = [record for record in records if record.observations is not None and record.environment is None]
+        self.check_links()
         for record in {record.member: record for record in reversed(traced)}.values():
             write_trace(self.trace_path(record.member), record)
 
@@ -218,8 +225,8 @@ class RunDirectory:
     def summary(self, environment: str | None = None) -> EvaluationSummary | None:
         """The newest evaluation in ``environment``; None before the first, or if its file is damaged."""
         try:
-            return read_summary(json.loads(self.summary_path(environment).read_text(encoding="utf-8")))
-        except (OSError, ValueError):
+            return read_summary(read_json(self.summary_path(environment), dict))
+        except RunError:
             return None
 
     def write_summary(self, summary: EvaluationSummary, environment: str | None = None) -> None:
@@ -235,13 +242,22 @@ class RunDirectory:
     def estimate(self, data: str | None = None) -> EstimateSummary | None:
         """The newest estimate on other ``data`` (None: on the run's own); None before the first, or if damaged."""
         try:
-            return read_estimate(json.loads(self.estimate_path(data).read_text(encoding="utf-8")))
-        except (OSError, ValueError):
+            return read_estimate(read_json(self.estimate_path(data), dict))
+        except RunError:
             return None
 
     def write_estimate(self, summary: EstimateSummary, data: str | None = None) -> None:
         """Write the estimate on other ``data``; None: on the run's own."""
         write_json(self.estimate_path(data), summary)
+
+    def check_links(self) -> None:
+        """RunError if a part of the run that is written to, or tidied, is a link: it may lead out of the directory."""
+        for name in ("checkpoints", "policies", "traces", "metrics.jsonl"):
+            if (self.path / name).is_symlink():
+                raise RunError(
+                    f"{self.path / name} is a link, and a run writes to its own directory alone; put what it leads to "
+                    "in its place"
+                )
 
     # The lock
 
@@ -257,6 +273,7 @@ class RunDirectory:
         """
         if self._lock is not None:
             return
+        self.check_links()
         # The lock belongs to this object, whichever thread trains.
         lock = FileLock(self.path / ".lock", thread_local=False)
         try:
@@ -368,6 +385,8 @@ def _shortened(path: Path) -> str:
 def _read_lines(path: Path, parse: Callable[[Any], Record | None]) -> Lines[Record]:
     if not path.exists():
         return Lines([])
+    if not path.is_file():
+        return Lines([], 0, f"{path.name} cannot be read (it is no regular file).")
     try:
         texts = _raw_lines(path)
     except OSError as error:
@@ -384,6 +403,6 @@ def _raw_lines(path: Path) -> list[bytes]:
 
 def _parse(text: bytes, parse: Callable[[Any], Record | None]) -> Record | None:
     try:
-        return parse(json.loads(text))
-    except (ValueError, RecursionError):
+        return parse(parse_json(text))
+    except ValueError:
         return None

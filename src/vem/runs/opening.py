@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
+
 from vem.algorithms import check_actions
 from vem.algorithms.base import spec_of
-from vem.data import Dataset
+from vem.data import DataInfo, Dataset
 from vem.data.hold_out import Parts, part_dataset
+from vem.errors import DataError
 from vem.runs.budget import steps_within
 from vem.runs.config import Config, build_settings
 from vem.runs.directory import RunDirectory
@@ -17,12 +20,18 @@ from vem.runs.records import DataFacts, package_versions
 from vem.runs.run import Run
 
 
-def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Dataset) -> Run:
-    """A new run in an empty or absent directory, which it holds the lock of until training ends."""
+def create_run(
+    directory: str | Path | RunDirectory, config: Config, dataset: Dataset, evaluate_every: float | None = None
+) -> Run:
+    """A new run in an empty or absent directory, which it holds the lock of until training ends.
+
+    ``evaluate_every`` is kept with it, for resuming.
+    """
     files = directory if isinstance(directory, RunDirectory) else RunDirectory(directory)
     if not files.is_locked:
         files.reserve()
     try:
+        check_bounds(dataset.info)
         parts = part_dataset(dataset, config.hold_out)
         spec = spec_of(parts.training)
         check_actions(config.algorithm, spec)
@@ -43,12 +52,22 @@ def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Da
             assert held is not None
             run.messages.append(f"pool of {held.num_rows:,} rows: the others stay where they are and take turns in it")
         run.check_memory()
-        files.write_config(config, DataFacts.of(dataset), package_versions())
+        files.write_config(config, DataFacts.of(dataset), package_versions(), evaluate_every)
     except BaseException:
         files.abandon()
         raise
     run._begun = True
     return run
+
+
+def check_bounds(info: DataInfo) -> None:
+    """DataError if an action column is so wide that float32, which policies act in, cannot hold its width."""
+    for index, (low, high) in enumerate(zip(info.action_low, info.action_high, strict=True)):
+        if not float(high) - float(low) <= float(np.finfo(np.float32).max):
+            raise DataError(
+                f"action column {index} goes from {low:g} to {high:g}, which is more than float32 holds; divide the "
+                "actions by a constant, or give narrower action bounds"
+            )
 
 
 def _run_on(files: RunDirectory, config: Config, dataset: Dataset, parts: Parts) -> Run:

@@ -9,7 +9,9 @@ import jax
 import numpy as np
 
 from vem.data.action_columns import choices_of
+from vem.errors import RunError
 from vem.policy import Policy, make_policy
+from vem.policy_kinds import find_problem
 from vem.runs.records import package_versions
 from vem.runs.support import measure_support
 from vem.runs.warnings import find_warnings
@@ -50,10 +52,19 @@ def make_policies(run: Run, state: Any) -> list[Policy]:
 
 
 def write_policies(run: Run, state: Any) -> None:
-    """Write the policies with their support data, and before them what speaks against them."""
+    """Write the policies with their support data, and before them what speaks against them.
+
+    RunError, and no file, if one of them could not be read again: the run has not ended then.
+    """
     policies, support = make_policies(run, state), measure_support(run.training_data)
     if support is not None:
         policies = [policy.with_support(support) for policy in policies]
+    for policy, path in zip(policies, run.policy_paths, strict=True):
+        if problem := find_problem(policy.kind, policy.tensors):
+            raise RunError(
+                f"the policy of {path.stem} cannot act: {problem}; training saw numbers too large or too small, so "
+                "bring observations, actions and rewards to the size of 1 and train again"
+            )
     run.files.write_warnings(find_warnings(run.training_data, policies, run.files.metrics().records, support))
     for policy, path in zip(policies, run.policy_paths, strict=True):
         policy.save(path)

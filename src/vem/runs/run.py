@@ -26,6 +26,7 @@ from vem.policy import Policy, load_policy
 from vem.runs import checkpoints
 from vem.runs.capacity import check_memory, refusing_to_run_out
 from vem.runs.config import Config, build_settings
+from vem.runs.config_file import request_hash
 from vem.runs.devices import lay_out, prepare_devices
 from vem.runs.directory import RunDirectory
 from vem.runs.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, start, train
@@ -132,6 +133,11 @@ class Run:
         return dataclasses.replace(dataset, info=dataclasses.replace(found, **kept))
 
     @cached_property
+    def request(self) -> str:
+        """What the run's checkpoints are marked with, so that no other run goes on from them."""
+        return request_hash(self.config, self.files.facts)
+
+    @cached_property
     def algorithm(self) -> Algorithm:
         """The method, bound to its settings and the data."""
         return self._planned[0]
@@ -236,12 +242,12 @@ class Run:
             if self.files.packages != packages:
                 before = self.files.packages or "packages that config.json does not name"
                 self.messages.append(f"the run was started with {before}, now {packages}: bits may differ")
-            found = checkpoints.load_newest(self.files.checkpoints, self.messages.append)
+            found = checkpoints.load_newest(self.files.checkpoints, self.messages.append, self.request)
             if found is not None:
                 tensors, header = found
+                self._snapshot = self._restored(tensors, header)
                 self.steps_done = header["steps"]
                 self._core_seconds = header.get("core_seconds")
-                self._snapshot = self._restored(tensors, header)
             self.files.cut_metrics(self.steps_done)
         except BaseException:
             self.files.release()
@@ -252,8 +258,16 @@ class Run:
         )
 
     def _restored(self, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Snapshot:
-        """The snapshot of a checkpoint, checked against the shapes that this run has."""
-        stage = self.algorithm.stages[header["stage"]]
+        """The snapshot of a checkpoint, checked against the stages and the shapes that this run has."""
+        stages = self.algorithm.stages
+        index, done, steps = (header.get(name) for name in ("stage", "done", "steps"))
+        is_place = type(index) is type(done) is int and 0 <= index < len(stages) and 0 <= done <= stages[index].num_steps
+        if not is_place or steps != sum(stage.num_steps for stage in stages[:index]) + done:
+            raise RunError(
+                f"{self.files.checkpoints} is damaged (a checkpoint stands at step {done} of stage {index}, which this "
+                "run does not have); move that checkpoint away"
+            )
+        stage = stages[index]
         num_members = len(self.config.members)
         state = jax.eval_shape(lambda: self.initial().state)
         memory = jax.tree.map(
@@ -261,7 +275,7 @@ class Run:
         )
         tree = storage.unflatten({"state": state, "memory": memory}, tensors, str(self.files.checkpoints))
         tree = jax.tree.map(jnp.asarray, tree)
-        return Snapshot(header["stage"], header["done"], tree["state"], tree["memory"])
+        return Snapshot(index, done, tree["state"], tree["memory"])
 
     def progress(self) -> Generator[Progress, None, None]:
         """Train, yielding after each chunk; writes metrics and checkpoints on the way and policies at the end."""
@@ -370,7 +384,12 @@ class Run:
     def checkpoint(self, progress: Progress) -> None:
         """Write the state after ``progress``, so that the run can go on from it."""
         snapshot = progress.snapshot
-        header = {"stage": snapshot.stage, "done": snapshot.done, "core_seconds": self._core_time(progress)}
+        header = {
+            "request": self.request,
+            "stage": snapshot.stage,
+            "done": snapshot.done,
+            "core_seconds": self._core_time(progress),
+        }
         tree = {"state": snapshot.state, "memory": snapshot.memory}
         checkpoints.save_checkpoint(self.files.checkpoints, progress.steps, tree, header)
 
