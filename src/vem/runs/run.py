@@ -33,7 +33,7 @@ from vem.runs.policies import make_policies, write_policies
 from vem.runs.pool import Pool
 from vem.runs.pool_plan import PoolPlan, plan_pool
 from vem.runs.progress import headline, progress_display, stop_requests
-from vem.runs.reading import load_data
+from vem.runs.reading import load_data, repeated
 from vem.runs.records import MetricLine, RunWarning, metric_columns, package_versions
 
 SECONDS_PER_CHECKPOINT = 60.0
@@ -115,6 +115,7 @@ class Run:
         return self.parts.training
 
     def _checked(self, dataset: Dataset) -> Dataset:
+        dataset = repeated(dataset, self.config.rules.get("repeat_terminals", False))
         facts = self.files.facts
         meanings = [[(c.kind, c.labels) for c in info.action_columns] for info in (dataset.info, facts.info)]
         is_same = meanings[0] == meanings[1] or not meanings[1]
