@@ -2,6 +2,10 @@
 
 import sys
 
-from vem.cli import main
+try:
+    from vem.cli import main
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr)
+    sys.exit(130)
 
 sys.exit(main())

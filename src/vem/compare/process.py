@@ -53,7 +53,7 @@ def start_process(
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=subprocess.STDOUT,
-        env=dict(environment),
+        env={**environment, "PYTHONIOENCODING": "utf-8:backslashreplace"},  # as the log is read
         cwd=folder,
         start_new_session=True,
     )

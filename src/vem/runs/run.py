@@ -324,10 +324,10 @@ class Run:
                 print(f"{self.directory} is finished", file=stream, flush=True)
             return self
         self.begin()
-        if progress is not False:
-            for text in [*([] if self.steps_done else [headline(self)]), *self.messages]:
-                print(text, file=stream, flush=True)
         with stop_requests() as requests:
+            if progress is not False:
+                for text in [*([] if self.steps_done else [headline(self)]), *self.messages]:
+                    print(text, file=stream, flush=True)
             is_stopped = self._train(callbacks, progress is not False, stream, requests)
         if is_stopped and requests:
             raise Stopped(f"stopped and saved; go on with: vem train --resume {self.directory}")
