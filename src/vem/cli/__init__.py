@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -42,8 +43,8 @@ WORK = {
     "theory": "vem.theory.run",
 }
 """Verb → the module that does its work, with all that it imports."""
-LONGEST_NAME = 200
-"""Letters of a file's name that an error shows."""
+LONG_WORD = re.compile(r"\S{500,}")
+"""A name that an error does not show in full."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,8 +81,12 @@ def _run_safely(arguments: Sequence[str] | None, output: Stream) -> int:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        print(f"error: {sentence}", file=sys.stderr)
+        print(f"error: {LONG_WORD.sub(_shortened, sentence)}", file=sys.stderr)
         return 1
+
+
+def _shortened(word: re.Match[str]) -> str:
+    return f"{word[0][:200]}…{word[0][-100:]}"
 
 
 def _sentence(error: Exception) -> str | None:
@@ -102,8 +107,7 @@ def _sentence(error: Exception) -> str | None:
         return "a path begins with ~ and a name that no user of this machine has; give the whole path"
     if isinstance(error, OSError):
         names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
-        short = [name if len(name) <= LONGEST_NAME else f"{name[:100]}…{name[-50:]}" for name in names]
-        return ": ".join([*short, error.strerror or str(error) or type(error).__name__])
+        return ": ".join([*names, error.strerror or str(error) or type(error).__name__])
     return None
 
 

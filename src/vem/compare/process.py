@@ -23,6 +23,11 @@ class CellProcess(NamedTuple):
     process: subprocess.Popen[bytes]
     log: IO[bytes]
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether it was asked to save and end."""
+        return self.process.stdin is None or self.process.stdin.closed
+
     def ask_to_stop(self) -> None:
         """Ask it to save and end; a process that is gone is not asked."""
         if self.process.stdin:
@@ -39,6 +44,16 @@ class CellProcess(NamedTuple):
         self.process.kill()
         self.process.wait()
         self.close()
+
+
+def explain_end(code: int, place: str) -> str:
+    """What to say of a process that ended with ``code`` and did not say why itself; ``place`` names it."""
+    if code >= 0:
+        return f"{place} ended with exit code {code}"
+    return (
+        f"{place} was killed by signal {-code}, as a machine does that runs out of memory; "
+        "the same command goes on from its newest checkpoint"
+    )
 
 
 def start_process(
