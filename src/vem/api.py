@@ -20,7 +20,7 @@ from vem.runs.config import Config, make_config, reading_rules
 from vem.runs.directory import RunDirectory
 from vem.runs.opening import create_run, open_run
 from vem.runs.programs import keep_programs as keep_compiled_programs
-from vem.runs.reading import read_data
+from vem.runs.reading import check_rules, read_data, repeated
 from vem.runs.run import SECONDS_PER_CHECKPOINT, Callback, Run, check_callbacks
 from vem.tasks import task_of
 
@@ -69,7 +69,8 @@ def train(
 
     ``algorithm`` is a method's name, with its ``settings`` as keywords (a sweepable one may be a list), or a
     configuration object such as ``vem.IQL(expectile=0.9)``, which is taken as it is. The run directory is ``out``, or
-    a new temporary one. The dataset is taken as it is: a preset's reading rules apply to ``vem train``.
+    a new temporary one. A preset that reads data by rules of its own (``time_limit="end"`` of ``paper``) needs a
+    dataset that was loaded by them; ``repeat_terminals`` is applied here.
 
     ``pool_rows`` is how many rows are held at a time, the others staying on disk; by default all, unless the dataset is
     of shards that do not fit into the memory. ``hold_out`` is the share of the recordings that training never sees,
@@ -94,13 +95,15 @@ def train(
         raise SettingsError(f"the algorithm is {algorithm!r}; give a name ('vem') or an object (vem.VEM())")
     info = dataset.info
     source = info.name if info.source == "arrays" else info.source
-    rules = {rule: info.rules[rule] for rule in RULES if rule in info.rules}
 
     def make() -> tuple[Config, Dataset]:
         config = make_config(
             source, name, preset, settings, seeds, steps, task=task_of(info), pool_rows=pool_rows, hold_out=hold_out
         )
-        return dataclasses.replace(config, rules=rules), dataset
+        check_rules(dataset, config.rules)  # those of the preset: no others were given
+        read = repeated(dataset, config.rules.get("repeat_terminals", False))
+        rules = {rule: read.info.rules[rule] for rule in RULES if rule in read.info.rules}
+        return dataclasses.replace(config, rules=rules), read
 
     watching = Watching(evaluate_every, callbacks, progress, checkpoint_seconds, keep_programs)
     path = Path(tempfile.gettempdir()) / f"vem-{uuid.uuid4().hex[:12]}" if out is None else Path(out)

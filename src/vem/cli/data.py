@@ -298,10 +298,13 @@ def _draw_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     """A table with lines, for a terminal."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(*header, title=title, show_header=any(header), title_justify="left")
+    from vem.terminal import printable
+
+    table = Table(*header, title=Text(printable(title)), show_header=any(header), title_justify="left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(printable(text)) for text in row))
     Console(highlight=False, markup=False).print(table)
 
 

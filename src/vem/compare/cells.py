@@ -25,7 +25,7 @@ from vem.policy import load_policy
 from vem.runs.config import Config, make_config
 from vem.runs.directory import RunDirectory
 from vem.runs.opening import create_run, resume_run
-from vem.runs.reading import read_data
+from vem.runs.reading import read_data, repeated
 from vem.runs.run import Run
 from vem.storage import write_json
 from vem.tasks import Task, task_of
@@ -82,10 +82,10 @@ class Cell:
         return make_config(**self.request, task=task)
 
     def load(self) -> Dataset:
-        """The dataset, read by the rules of the request if it was not given."""
-        if self.data is not None:
-            return self.data
+        """The dataset, read by the rules of the request."""
         config = self.config()
+        if self.data is not None:
+            return repeated(self.data, config.rules.get("repeat_terminals", False))
         return read_data(config.dataset, config.rules, config.data_dir)
 
 

@@ -14,6 +14,8 @@ from vem.algorithms.presets import split_label
 from vem.compare.cells import Cell
 from vem.data import Dataset, sources
 from vem.errors import SettingsError
+from vem.runs.config import reading_rules
+from vem.runs.reading import check_rules
 from vem.tasks import find_task
 
 DEFAULT_STEPS = 100_000
@@ -55,7 +57,7 @@ def make_cells(
 
     ``steps`` is given for all methods or by name, or else ``minutes`` of one core; ``settings`` are given by name. A
     method may be named with its preset, as in ``vem-paper``; of the others, those that lack ``preset`` take their
-    default. ``rules`` say how named datasets are read; those in hand are taken as they are.
+    default. ``rules`` say how named datasets are read; those in hand must have been loaded by the presets' rules.
     """
     _check_unique(algorithms, "algorithm")
     if steps is not None and minutes is not None:
@@ -146,6 +148,11 @@ def _lay_out(
     cells = []
     for dataset, name in zip(datasets, names, strict=True):
         for choice in choices:
+            own = dict(rules or {})
+            if not isinstance(dataset, str):
+                own = reading_rules(choice.algorithm, choice.preset)
+                check_rules(dataset, own)
+                own = {**_rules(dataset), **own}
             request = {
                 "dataset": dataset if isinstance(dataset, str) else _source(dataset),
                 "algorithm": choice.algorithm,
@@ -153,7 +160,7 @@ def _lay_out(
                 "settings": choice.settings,
                 "seeds": seeds if isinstance(seeds, int) else list(seeds),
                 "steps": choice.steps,
-                "rules": dict(rules or {}) if isinstance(dataset, str) else _rules(dataset),
+                "rules": own,
                 "data_dir": data_dir,
                 "hold_out": hold_out,
                 "minutes": choice.minutes,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vem.compare.cells import Cell, read_failure, record_failure
-from vem.compare.process import STOPPED, CellProcess, start_process
+from vem.compare.process import STOPPED, CellProcess, explain_end, start_process
 from vem.compare.view import View
 from vem.compare.work import Job, one_thread_variables
 from vem.runs.progress import stop_requests
@@ -66,7 +66,7 @@ def finish_cell(cell: Cell, code: int, seconds: float, is_stopping: bool, view: 
         view.say(f"{cell.name}: stopped and saved")
     else:
         if read_failure(cell) is None:
-            record_failure(cell, why or f"its process ended with exit code {code}; see {cell.log_path}")
+            record_failure(cell, why or f"{explain_end(code, 'its process')}; see {cell.log_path}")
         view.say(f"{cell.name}: failed after {seconds:.0f} s: {read_failure(cell)}")
 
 

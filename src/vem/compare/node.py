@@ -64,19 +64,26 @@ def check_node(order: Order) -> None:
 
 
 def run_order(order: Order) -> Outcome:
-    """Run a cell to its end, or until the cluster cancels it: then it saves first."""
+    """Run a cell to its end, or until the cluster cancels it: then it saves first.
+
+    A process that was killed, as a machine does that runs out of memory, is started again once.
+    """
     check_node(order)
     environment = {**os.environ, **order.environment}
     folder = order.folder if Path(order.folder).is_dir() else None
     with tempfile.TemporaryDirectory(prefix="vem-log-") as place:
         log = Path(order.message["log"] or Path(place) / "cell.log")
-        process = start_process({**order.message, "log": str(log)}, log, environment, folder)
-        try:
-            code = _wait(process)
-        except BaseException:
-            process.kill()
-            raise
-        process.close()
+        for is_last in (False, True):
+            process = start_process({**order.message, "log": str(log)}, log, environment, folder)
+            try:
+                code = _wait(process)
+            except BaseException:
+                process.kill()
+                raise
+            was_asked = process.is_asked
+            process.close()
+            if code >= 0 or was_asked or is_last:
+                break
         return Outcome(code, socket.gethostname(), _last_line(log))
 
 

@@ -23,6 +23,11 @@ class CellProcess(NamedTuple):
     process: subprocess.Popen[bytes]
     log: IO[bytes]
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether it was asked to save and end."""
+        return self.process.stdin is None or self.process.stdin.closed
+
     def ask_to_stop(self) -> None:
         """Ask it to save and end; a process that is gone is not asked."""
         if self.process.stdin:
@@ -41,6 +46,16 @@ class CellProcess(NamedTuple):
         self.close()
 
 
+def explain_end(code: int, place: str) -> str:
+    """What to say of a process that ended with ``code`` and did not say why itself; ``place`` names it."""
+    if code >= 0:
+        return f"{place} ended with exit code {code}"
+    return (
+        f"{place} was killed by signal {-code}, as a machine does that runs out of memory; "
+        "the same command goes on from its newest checkpoint"
+    )
+
+
 def start_process(
     message: Mapping[str, Any], log_path: Path, environment: Mapping[str, str], folder: str | None = None
 ) -> CellProcess:
@@ -53,7 +68,7 @@ def start_process(
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=subprocess.STDOUT,
-        env=dict(environment),
+        env={**environment, "PYTHONIOENCODING": "utf-8:backslashreplace"},  # as the log is read
         cwd=folder,
         start_new_session=True,
     )

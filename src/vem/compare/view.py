@@ -14,6 +14,7 @@ from vem.compare.cells import Cell
 from vem.compare.mirror import Mirror
 from vem.errors import VemError
 from vem.evaluation.summary import read_evaluation
+from vem.terminal import printable
 
 SECONDS_PER_LOOK = 2.0
 SECONDS_PER_LINE = 30.0
@@ -68,7 +69,7 @@ class View:
         if self.stream is None:
             return
         if self._live is not None:
-            self._live.console.print(text, markup=False, highlight=False)
+            self._live.console.print(printable(text), markup=False, highlight=False)
         else:
             print(text, file=self.stream, flush=True)
 
@@ -112,7 +113,7 @@ class View:
         begun = {name: progress for name, progress in found.items() if progress is not None}
         table = Table(box=None, padding=(0, 1), show_header=False)
         for name, progress in begun.items():
-            table.add_row(*map(Text, (name, progress.bar, progress.text)))
+            table.add_row(*map(Text, (printable(name), progress.bar, progress.text)))
         waiting = len(found) - len(begun)
         return Group(Text(f"{len(found)} of {self.total} cells are open, {waiting} of them not begun"), table)
 

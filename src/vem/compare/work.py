@@ -36,7 +36,7 @@ class Job(NamedTuple):
             "directory": str(cell.directory),
             "request": cell.request,
             "swept": cell.swept,
-            "sha256": None if cell.data is None else cell.data.fingerprint(),
+            "sha256": None if cell.data is None else cell.load().fingerprint(),
             "num_episodes": self.num_episodes,
             "evaluate_every": self.evaluate_every,
             "checkpoint_seconds": self.checkpoint_seconds,

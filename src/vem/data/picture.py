@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from vem.data.dataset import Dataset
 from vem.data.description import Description
 from vem.errors import DataError
 from vem.extras import require
+from vem.storage import write_file
 
 BLUE, ORANGE, GRAY = "#3b6ea5", "#d9742b", "#6b6b6b"
 MAX_STARTS = 400
@@ -38,10 +40,12 @@ def draw(dataset: Dataset, description: Description, path: str | Path) -> None:
     _places(places, dataset, description)
     for axes in (returns, lengths, rewards, places):
         axes.spines[["top", "right"]].set_visible(False)
+    picture = io.BytesIO()
     try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: the picture cannot be written ({error}); use a name that ends in .png.") from None
+        figure.savefig(picture, dpi=120, format=Path(path).suffix.removeprefix(".") or "png")
+    except ValueError as error:
+        raise DataError(f"{path}: the picture cannot be drawn ({error}); use a name that ends in .png.") from None
+    write_file(Path(path), picture.getvalue())
 
 
 def _histogram(axes: Any, values: np.ndarray, label: str) -> None:

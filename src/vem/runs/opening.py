@@ -11,13 +11,16 @@ from vem.algorithms import check_actions
 from vem.algorithms.base import spec_of
 from vem.data import DataInfo, Dataset
 from vem.data.hold_out import Parts, part_dataset
-from vem.errors import DataError
+from vem.errors import DataError, SettingsError
 from vem.runs.budget import steps_within
 from vem.runs.config import Config, build_settings
 from vem.runs.directory import RunDirectory
 from vem.runs.pool_plan import choose_pool_rows
 from vem.runs.records import DataFacts, package_versions
 from vem.runs.run import Run
+
+ROW_RULES = ("split", "time_limit", "teleports", "repeat_terminals")
+"""The reading rules that decide which rows a run trains on."""
 
 
 def create_run(
@@ -32,6 +35,7 @@ def create_run(
         files.reserve()
     try:
         check_bounds(dataset.info)
+        _check_rules(config, dataset)
         parts = part_dataset(dataset, config.hold_out)
         spec = spec_of(parts.training)
         check_actions(config.algorithm, spec)
@@ -67,6 +71,18 @@ def check_bounds(info: DataInfo) -> None:
             raise DataError(
                 f"action column {index} goes from {low:g} to {high:g}, which is more than float32 holds; divide the "
                 "actions by a constant, or give narrower action bounds"
+            )
+
+
+def _check_rules(config: Config, dataset: Dataset) -> None:
+    """SettingsError if the rows were not read as the config says: the run could not find them again."""
+    for rule in ROW_RULES:
+        found = dataset.info.rules.get(rule, False)
+        said = config.rules.get(rule, False if rule == "repeat_terminals" else found)
+        if said != found:
+            raise SettingsError(
+                f"the rows of {dataset.info.name} were read with {rule}={found!r} and the run's config says {said!r}; "
+                "read them by the config's rules"
             )
 
 

@@ -34,7 +34,7 @@ from vem.runs.policies import make_policies, write_policies
 from vem.runs.pool import Pool
 from vem.runs.pool_plan import PoolPlan, plan_pool
 from vem.runs.progress import headline, progress_display, stop_requests
-from vem.runs.reading import load_data
+from vem.runs.reading import load_data, repeated
 from vem.runs.records import MetricLine, RunWarning, metric_columns, package_versions
 
 SECONDS_PER_CHECKPOINT = 60.0
@@ -116,6 +116,7 @@ class Run:
         return self.parts.training
 
     def _checked(self, dataset: Dataset) -> Dataset:
+        dataset = repeated(dataset, self.config.rules.get("repeat_terminals", False))
         facts = self.files.facts
         meanings = [[(c.kind, c.labels) for c in info.action_columns] for info in (dataset.info, facts.info)]
         is_same = meanings[0] == meanings[1] or not meanings[1]
@@ -337,10 +338,10 @@ class Run:
                 print(f"{self.directory} is finished", file=stream, flush=True)
             return self
         self.begin()
-        if progress is not False:
-            for text in [*([] if self.steps_done else [headline(self)]), *self.messages]:
-                print(text, file=stream, flush=True)
         with stop_requests() as requests:
+            if progress is not False:
+                for text in [*([] if self.steps_done else [headline(self)]), *self.messages]:
+                    print(text, file=stream, flush=True)
             is_stopped = self._train(callbacks, progress is not False, stream, requests)
         if is_stopped and requests:
             raise Stopped(f"stopped and saved; go on with: vem train --resume {self.directory}")
