@@ -1,14 +1,17 @@
 """Each kind of policy, worked by hand or against its definition; files that are not policies."""
 
 import dataclasses
+import json
+import struct
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from vem.errors import RunError, VemError
 from vem.policy import FORMAT, VERSION, Policy, load_policy, make_policy
 from vem.policy.kinds import ACTORS
-from vem.storage import write_tensors
+from vem.storage import write_file, write_tensors
 
 BOUNDS = (np.asarray([-2.0]), np.asarray([4.0]))
 NORMALIZER = (np.asarray([1.0]), np.asarray([2.0]))
@@ -176,6 +179,58 @@ def test_refuses_files_that_are_not_its_own(tmp_path, header, message):
         load_policy(path)
 
 
+@pytest.mark.parametrize("kind", [[], {}, None, 5])
+def test_refuses_kinds_that_are_no_names(tmp_path, kind):
+    write_tensors(tmp_path / "policy.safetensors", {}, {"format": FORMAT, "version": VERSION, "kind": kind})
+    with pytest.raises(RunError, match="policy of kind"):
+        load_policy(tmp_path / "policy.safetensors")
+
+
+@pytest.mark.parametrize("info", [5, {"settings": 5}, {"action_columns": 5}, {"action_columns": [{"name": 5}]}])
+def test_refuses_facts_that_are_none(tmp_path, gaussian, info):
+    dataclasses.replace(gaussian, info=info).save(tmp_path / "policy.safetensors")
+    with pytest.raises(RunError, match="train it again"):
+        load_policy(tmp_path / "policy.safetensors")
+
+
+@pytest.mark.parametrize("kind", ["BF16", "F8_E4M3", "F8_E5M2", "F4", "U4", "I4"])
+def test_numbers_of_a_kind_that_numpy_lacks_are_damage(tmp_path, kind):
+    bits = {"BF16": 16, "F4": 4, "U4": 4, "I4": 4}.get(kind, 8)
+    entry = {"dtype": kind, "shape": [8], "data_offsets": [0, bits]}
+    text = json.dumps({"__metadata__": {"vem": "00000000 {}"}, "a": entry}).encode()
+    write_file(tmp_path / "policy.safetensors", struct.pack("<Q", len(text)) + text + bytes(bits))
+    with pytest.raises(RunError, match="is damaged"):
+        load_policy(tmp_path / "policy.safetensors")
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "[]", "5", "{"])
+def test_a_header_that_is_none_is_damage(tmp_path, text):
+    content = save({"a": np.zeros(1, np.float32)}, metadata={"vem": f"00000000 {text}"})
+    write_file(tmp_path / "policy.safetensors", content)
+    with pytest.raises(RunError, match="is damaged"):
+        load_policy(tmp_path / "policy.safetensors")
+
+
+def test_a_file_of_an_earlier_version_is_named_as_that(tmp_path):
+    content = save({"a": np.zeros(1, np.float32)}, metadata={"vem": json.dumps({"format": FORMAT, "crc32": 1})})
+    write_file(tmp_path / "policy.safetensors", content)
+    with pytest.raises(RunError, match="was written by another version of vem"):
+        load_policy(tmp_path / "policy.safetensors")
+
+
+def test_a_flipped_bit_anywhere_is_found(tmp_path, gaussian):
+    path = tmp_path / "policy.safetensors"
+    column_policy().save(path)
+    whole = path.read_bytes()
+    random = np.random.default_rng(0)
+    for place in range(len(whole)):
+        content = bytearray(whole)
+        content[place] ^= 1 << int(random.integers(8))
+        path.write_bytes(content)
+        with pytest.raises(RunError):
+            load_policy(path)
+
+
 def test_refuses_absent_and_damaged_files(tmp_path, gaussian):
     with pytest.raises(RunError, match="no policy file"):
         load_policy(tmp_path / "absent.safetensors")
@@ -282,6 +337,63 @@ def test_a_policy_of_arrays_refuses_columns():
         policy.act({"temp": 3.0, "mode": "eco"})
     with pytest.raises(RunError, match="no array of numbers"):
         policy.act("warm")
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("inputs", {"labels": [1, 2]}),
+        ("inputs", {"name": 5}),
+        ("inputs", {"fill": "x"}),
+        ("inputs", {"sentinels": ["x"]}),
+        ("inputs", {"kind": []}),
+        ("outputs", {"labels": [1, 2]}),
+        ("outputs", {"name": []}),
+        ("outputs", {"low": "x"}),
+    ],
+)
+def test_columns_of_a_wrong_kind_are_found_when_the_file_is_read(tmp_path, part, change):
+    policy = column_policy()
+    stored = policy.encoder.to_json()
+    stored[part] = [stored[part][0], {**stored[part][1], **change}]
+    header = {"format": FORMAT, "version": VERSION, "kind": "gaussian", "info": {}, "encoder": stored}
+    write_tensors(tmp_path / "policy.safetensors", policy.tensors, header)
+    with pytest.raises(RunError, match="cannot be read"):
+        load_policy(tmp_path / "policy.safetensors")
+
+
+def test_labels_that_are_not_of_their_type_are_found_when_the_file_is_read(tmp_path):
+    policy = column_policy()
+    encoder = dataclasses.replace(policy.encoder, output_types=("number", "integer"))
+    dataclasses.replace(policy, encoder=encoder).save(tmp_path / "policy.safetensors")
+    with pytest.raises(RunError, match="column 'fan' has a label that is no integer"):
+        load_policy(tmp_path / "policy.safetensors")
+
+
+def test_numbers_that_float32_cannot_hold_are_one_error(gaussian):
+    with pytest.raises(VemError, match="column 'temp' holds 1000.* float32 cannot hold"):
+        column_policy().act({"temp": 10**400, "mode": "eco"})
+    with pytest.raises(VemError, match="float32 cannot hold"):
+        gaussian.act([10**400])
+    with pytest.raises(VemError, match="NaN or infinity"):
+        gaussian.act(np.asarray([1e300]))
+
+
+def test_no_observations_have_no_values(gaussian, tanh_gaussian):
+    assert gaussian.value(np.zeros((0, 1))).shape == (0,)
+    assert gaussian.act(np.zeros((0, 1))).shape == (0, 1)
+    assert bcq_policy().value(np.zeros((0, 1))).shape == (0,)
+
+
+def test_far_outside_a_policy_acts_without_a_word_or_refuses(gaussian, tanh_gaussian):
+    for policy in (gaussian, tanh_gaussian, bcq_policy()):
+        for size in (1e20, -1e20):
+            actions = policy.act(np.asarray([[size]]))
+            assert ((actions >= -2) & (actions <= 4)).all()
+            policy.act(np.asarray([[size]]), key=0)
+    assert gaussian.value(np.asarray([1e20])) == pytest.approx(1e21)
+    with pytest.raises(RunError, match="so large that the policy's numbers overflow"):
+        gaussian.value(np.asarray([3e38]))
 
 
 def test_an_encoder_that_does_not_fit_is_refused(tmp_path):

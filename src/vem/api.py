@@ -13,10 +13,10 @@ from vem.algorithms.base import Configuration, method_of
 from vem.data.dataset import Dataset
 from vem.errors import RunError, SettingsError, is_installed
 from vem.evaluation.environments import find_environment
-from vem.evaluation.evaluate import check_period, evaluating
+from vem.evaluation.evaluate import evaluating
 from vem.tasks import task_of
 from vem.training.machine import keep_programs
-from vem.training.request import Config, make_config, read_data, reading_rules
+from vem.training.request import Config, check_period, check_rules, make_config, read_data, reading_rules, repeated
 from vem.training.run import SECONDS_PER_CHECKPOINT, Callback, Run, RunDirectory, check_callbacks, create_run, open_run
 
 RULES = ("split", "time_limit", "teleports", "task", "discrete", "action_bounds", "mapping", "repeat_terminals")
@@ -64,7 +64,8 @@ def train(
 
     ``algorithm`` is a method's name, with its ``settings`` as keywords (a sweepable one may be a list), or a
     configuration object such as ``vem.IQL(expectile=0.9)``, which is taken as it is. The run directory is ``out``, or
-    a new temporary one. The dataset is taken as it is: a preset's reading rules apply to ``vem train``.
+    a new temporary one. A preset that reads data by rules of its own (``time_limit="end"`` of ``paper``) needs a
+    dataset that was loaded by them; ``repeat_terminals`` is applied here.
 
     ``pool_rows`` is how many rows are held at a time, the others staying on disk; by default all, unless the dataset is
     of shards that do not fit into the memory. ``hold_out`` is the share of the trajectories that training never sees,
@@ -89,13 +90,15 @@ def train(
         raise SettingsError(f"the algorithm is {algorithm!r}; give a name ('vem') or an object (vem.VEM())")
     info = dataset.info
     source = info.name if info.source == "arrays" else info.source
-    rules = {rule: info.rules[rule] for rule in RULES if rule in info.rules}
 
     def make() -> tuple[Config, Dataset]:
         config = make_config(
             source, name, preset, settings, seeds, steps, task=task_of(info), pool_rows=pool_rows, hold_out=hold_out
         )
-        return dataclasses.replace(config, rules=rules), dataset
+        check_rules(dataset, config.rules)  # those of the preset: no others were given
+        read = repeated(dataset, config.rules.get("repeat_terminals", False))
+        rules = {rule: read.info.rules[rule] for rule in RULES if rule in read.info.rules}
+        return dataclasses.replace(config, rules=rules), read
 
     watching = Watching(evaluate_every, callbacks, progress, checkpoint_seconds, keep_programs)
     path = Path(tempfile.gettempdir()) / f"vem-{uuid.uuid4().hex[:12]}" if out is None else Path(out)
@@ -146,7 +149,8 @@ def resume(
 ) -> Run:
     """Go on with the run in ``path`` to its end and return it.
 
-    Data that was moved is named by ``dataset`` or found in ``data_dir``; its rows must be the same to the bit.
+    Data that was moved is named by ``dataset`` or found in ``data_dir``; its rows must be the same to the bit. The run
+    is evaluated on the way as it was started, unless ``watching`` says how.
     """
     watching = watching or Watching()
     watching.check()
@@ -159,6 +163,8 @@ def resume(
             config.dataset if dataset is None else str(dataset), config.rules, data_dir or config.data_dir
         )
         run = open_run(path, moved)
+    if watching.evaluate_every is None:
+        watching = dataclasses.replace(watching, evaluate_every=run.files.evaluate_every)
     return _watched(run, watching)
 
 
@@ -187,7 +193,7 @@ def _train_new(files: RunDirectory, make: Callable[[], tuple[Config, Dataset]], 
         config, dataset = make()
         if watching.evaluate_every is not None:
             find_environment(dataclasses.asdict(dataset.info))  # fail before anything is written
-        run = create_run(files, config, dataset)
+        run = create_run(files, config, dataset, watching.evaluate_every)
     except BaseException:
         files.abandon()
         raise

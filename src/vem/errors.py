@@ -5,6 +5,16 @@ from __future__ import annotations
 import importlib.util
 
 
+def printable(text: str) -> str:
+    """The text in one line that a terminal only shows: control characters and their like as ``\\x1b``, ``\\n``.
+
+    Names that come from files go through it on their way into reports, comments and messages.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class VemError(Exception):
     """Base of every error that ``vem`` raises on purpose."""
 

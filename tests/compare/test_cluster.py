@@ -20,7 +20,7 @@ from vem.comparison import cluster as cluster_module
 from vem.comparison import worker as node
 from vem.comparison.grid import make_cells
 from vem.comparison.launch import Job
-from vem.comparison.worker import STOPPED, Order, check_node, only_needed, run_order
+from vem.comparison.worker import STOPPED, Order, check_node, explain_end, only_needed, run_order, start_process
 from vem.errors import RunError
 
 STEPS = 20_000
@@ -147,6 +147,33 @@ def test_a_cancelled_cell_saves(tmp_path):
         signal.signal(signal.SIGINT, before)
     assert (outcome.code, outcome.last_line[:17]) == (STOPPED, "stopped and saved")
     assert list(cell.files.checkpoints.glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_cell_whose_process_is_killed_is_started_again_once(tmp_path, monkeypatch, kills):
+    given = {"seeds": 1, "steps": 200, "settings": {"bc": SETTINGS["bc"]}}
+    (cell,) = make_cells([str(write_data(tmp_path))], ["bc"], tmp_path, **given)
+    message = {**Job(cell, 1).to_message(), "cores": None, "log": str(cell.log_path), "lock_seconds": 1.0}
+    started = []
+
+    def start_and_kill(*arguments):
+        process = start_process(*arguments)
+        if len(started) < kills:
+            process.process.kill()
+        started.append(process)
+        return process
+
+    monkeypatch.setattr(node, "start_process", start_and_kill)
+    outcome = run_order(order(tmp_path, **message))
+    assert len(started) == 2
+    assert outcome.code == (0 if kills == 1 else -signal.SIGKILL)
+    assert cell.files.is_run == (kills == 1)
+
+
+def test_a_cell_that_was_killed_says_what_to_do():
+    assert explain_end(3, "its process") == "its process ended with exit code 3"
+    assert "killed by signal 9" in explain_end(-9, "its process")
+    assert "the same command goes on" in explain_end(-9, "its process")
 
 
 @pytest.mark.slow

@@ -44,6 +44,24 @@ def test_arrays_cannot_be_given_to_other_processes(dataset, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_preset_reads_a_dataset_in_hand_by_its_rules(tmp_path):
+    path = write_data(tmp_path)
+    given = {**GIVEN, "settings": {"vem-authors": SETTINGS["awr"]}, "seeds": 1}
+    with pytest.raises(SettingsError, match=r"read with time_limit='bootstrap'.*vem\.load\('.*', time_limit='end'\)"):
+        compare(vem.load(path), "vem-authors", out=tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
+    ended = vem.load(path, time_limit="end")
+    sums = []
+    for jobs in (1, 2):
+        comparison = compare(ended, ["vem-authors"], out=tmp_path / str(jobs), jobs=jobs, **given)
+        assert comparison.failures == {}
+        run = vem.open_run(comparison.results[0].directory)
+        assert run.config.rules["repeat_terminals"] is True
+        assert run.dataset.num_rows == ended.num_rows + ended.num_episodes  # read again, and refused if it differs
+        sums.append(run.files.facts.sha256)
+    assert sums[0] == sums[1] != ended.fingerprint()
+
+
 @pytest.mark.parametrize("given", [{"jobs": 0}, {"episodes": 0}, {"jobs": 1.5}])
 def test_counts_that_mean_nothing(tmp_path, given):
     with pytest.raises(SettingsError, match="it must be a whole number, 1 or more"):

@@ -5,7 +5,8 @@ import pytest
 
 from vem.data.arrays import from_arrays
 from vem.data.description import describe, draw
-from vem.errors import DataError
+from vem.data.tables import from_table
+from vem.errors import DataError, DataWarning
 
 
 def dataset(**rules):
@@ -59,6 +60,38 @@ def test_it_prints_as_a_table():
     assert table["transitions"].strip() == "9"
     assert table["episode lengths"].strip() == "min 1   median 2.5   mean 2.25   max 3"
     assert lines[-1].startswith("note: 1 of 4 episodes repeat others exactly")
+
+
+def test_names_from_files_do_not_move_the_terminal():
+    pytest.importorskip("pyarrow")
+    columns = {"\x1b[2Jvalve": np.arange(6.0), "\x07temp\nrewards  none": np.arange(6.0), "reward": np.arange(6.0)}
+    names = list(columns)
+    with pytest.warns(DataWarning):
+        about = describe(
+            from_table(columns, action=names[:1], observation=names[1:2], name="a\x1bb", split="terminals")
+        )
+    assert all(line.isprintable() for line in str(about).splitlines())
+    assert r"\x1b[2Jvalve" in str(about)
+    assert r"\x07temp\nrewards  none" in str(about)
+    assert about.observation_names == (names[1],)
+
+
+@pytest.mark.parametrize("outlier", [1e30, -1e30])
+def test_one_reward_beside_which_the_others_vanish_is_named(outlier):
+    rewards = np.random.default_rng(0).normal(size=500)
+    rewards[7] = outlier
+    arrays = {"observations": np.arange(500.0)[:, None], "actions": np.linspace(-1, 1, 500)[:, None]}
+    with pytest.warns(
+        DataWarning, match=rf"holds {outlier:g}".replace("+", r"\+") + " at row 7 .* beside it they vanish"
+    ):
+        found = from_arrays(**arrays, rewards=rewards, name="mine")
+    assert "beside it they vanish" in str(describe(found))
+
+
+@pytest.mark.parametrize("rewards", [np.arange(500) == 499, np.where(np.arange(500) % 50, -0.001, 1000.0)])
+def test_sparse_and_unequal_rewards_are_nothing_to_warn_of(rewards):
+    arrays = {"observations": np.arange(500.0)[:, None], "actions": np.linspace(-1, 1, 500)[:, None]}
+    assert from_arrays(**arrays, rewards=rewards, time_limit="end").info.warnings == ()
 
 
 def test_notebooks_show_escaped_html():

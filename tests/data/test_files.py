@@ -1,4 +1,6 @@
 import json
+import os
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -7,7 +9,7 @@ import pytest
 
 from vem.data.arrays import from_arrays
 from vem.data.files import read_hdf5, read_npz
-from vem.data.load import load
+from vem.data.load import convert, load
 from vem.errors import DataError, DataWarning
 
 SHARED = Path(__file__).parents[2] / "../shared/data"
@@ -218,6 +220,71 @@ def optional_link(path):
     return path / "a.hdf5"
 
 
+def external_group(path):
+    with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
+        del file["rewards"]
+        file["all"] = h5py.ExternalLink("elsewhere.hdf5", "/all")
+        file["rewards"] = h5py.SoftLink("/all/rewards")
+    write_hdf5(path / "elsewhere.hdf5", {"all/rewards": np.ones(50)})
+    return path / "a.hdf5"
+
+
+def external_storage(path):
+    (path / "private").write_bytes(bytes(400))
+    with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
+        del file["rewards"]
+        file.create_dataset("rewards", (50,), "f8", external=[(str(path / "private"), 0, 400)])
+    return path / "a.hdf5"
+
+
+def virtual_column(path):
+    write_hdf5(path / "elsewhere.hdf5", {"rewards": np.ones(50)})
+    layout = h5py.VirtualLayout((50,), "f8")
+    layout[:] = h5py.VirtualSource(str(path / "elsewhere.hdf5"), "rewards", (50,), "f8")
+    with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
+        del file["rewards"]
+        file.create_virtual_dataset("rewards", layout)
+    return path / "a.hdf5"
+
+
+def ring_of_links(path):
+    with h5py.File(write_hdf5(path / "a.hdf5", columns()), "a") as file:
+        del file["rewards"]
+        file["rewards"] = h5py.SoftLink("/rewards")
+    return path / "a.hdf5"
+
+
+def bomb_of_bits(path):
+    np.savez_compressed(path / "a.npz", **columns(), more=np.zeros(2 << 20))
+    with zipfile.ZipFile(path / "a.npz") as plain, zipfile.ZipFile(path / "b.npz", "w", zipfile.ZIP_BZIP2) as packed:
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    return path / "b.npz"
+
+
+def zeros_npz(path):
+    zeros = {"observations": np.zeros((1 << 20, 4)), "actions": np.zeros((1 << 20, 4)), "rewards": np.zeros(1 << 20)}
+    np.savez_compressed(path / "a.npz", **zeros)
+    return path / "a.npz"
+
+
+def large_together(path):
+    with h5py.File(path / "a.hdf5", "w") as file:
+        for name in ("observations", "actions", "rewards"):
+            file.create_dataset(name, (200_000, 1), "f4", chunks=(1000, 1))
+    return path / "a.hdf5"
+
+
+def pipe(path):
+    os.mkfifo(path / "a.hdf5")
+    return path / "a.hdf5"
+
+
+def pipe_npz(path):
+    os.mkfifo(path / "a.npz")
+    return path / "a.npz"
+
+
 def truncated_npz(path):
     np.savez(path / "a.npz", **columns())
     data = (path / "a.npz").read_bytes()
@@ -256,7 +323,16 @@ def single_array(path):
         (text_of_any_length, "'actions' holds Python objects"),
         (null_column, r"'observations' has shape \(\)"),
         (impossible_size, "'rewards' claims shape .* damaged"),
-        (external_link, "'rewards' is an external link to '/all/rewards' in the file 'elsewhere.hdf5', which cannot"),
+        (external_link, "'rewards' is an external link, and no other file is opened for it; store the array here"),
+        (external_group, "'rewards' is an external link"),
+        (external_storage, "'rewards' is stored outside of the file"),
+        (virtual_column, "'rewards' is joined from other files"),
+        (ring_of_links, "'rewards' is a soft link to '/rewards' in the same file, which cannot be found"),
+        (bomb_of_bits, "claims .* bytes, more than it can hold"),
+        (zeros_npz, "claims .* bytes, more than it can hold"),
+        (large_together, "'rewards' claims shape .* damaged"),
+        (pipe, "is a pipe or a device, not a file"),
+        (pipe_npz, "is a pipe or a device, not a file"),
         (soft_link, "'rewards' is a soft link to '/all/rewards' in the same file, which cannot be found"),
         (optional_link, "'timeouts' is a soft link to '/nowhere'"),
         (truncated_npz, "damaged or cut short"),
@@ -272,13 +348,73 @@ def test_unusable_files_are_named_in_one_error(tmp_path, make, message):
     assert str(path) in str(caught.value)
 
 
-def test_links_that_lead_somewhere_are_followed(tmp_path):
+def test_links_inside_the_file_are_followed(tmp_path):
     arrays = columns()
     rewards = arrays.pop("rewards")
-    write_hdf5(tmp_path / "elsewhere.hdf5", {"all/rewards": rewards})
-    with h5py.File(write_hdf5(tmp_path / "a.hdf5", arrays), "a") as file:
-        file["rewards"] = h5py.ExternalLink("elsewhere.hdf5", "/all/rewards")
+    with h5py.File(write_hdf5(tmp_path / "a.hdf5", {**arrays, "all/kept/r": rewards}), "a") as file:
+        file["all/rewards"] = h5py.SoftLink("kept/r")
+        file["rewards"] = h5py.SoftLink("/all/rewards")
     assert load(tmp_path / "a.hdf5").fingerprint() == from_arrays(**arrays, rewards=rewards).fingerprint()
+    (tmp_path / "link.hdf5").symlink_to(tmp_path / "a.hdf5")
+    assert load(tmp_path / "link.hdf5").num_rows == load(tmp_path / "a.hdf5").num_rows
+
+
+def test_files_as_matlab_writes_them_are_read(tmp_path):
+    with h5py.File(tmp_path / "a.hdf5", "w", userblock_size=512) as file:
+        for name, values in columns().items():
+            file[name] = values
+            file[name].attrs["MATLAB_class"] = np.bytes_("single")
+        file["#refs#/a"] = np.ones(2)
+        file["cells"] = np.array([file["#refs#/a"].ref], h5py.ref_dtype)
+    assert load(tmp_path / "a.hdf5").fingerprint() == from_arrays(**columns()).fingerprint()
+
+
+def test_metadata_lead_to_no_other_file_and_are_bounded(tmp_path):
+    write_hdf5(tmp_path / "elsewhere.hdf5", {"secret": np.int64(7), "metadata/secret": np.int64(7)})
+    with h5py.File(write_hdf5(tmp_path / "a.hdf5", columns()), "a") as file:
+        file["metadata/linked"] = h5py.ExternalLink("elsewhere.hdf5", "/secret")
+        file["metadata/long"] = "x" * 200_000
+        file["metadata/short"] = "kept"
+        for number in range(200):
+            file.attrs[f"fact {number:03}"] = "x" * 1000
+    metadata = load(tmp_path / "a.hdf5").info.metadata
+    assert {"metadata/linked", "metadata/long"}.isdisjoint(metadata)
+    assert metadata["fact 000"] == "x" * 1000
+    assert len(json.dumps(metadata)) < 100_000
+    with h5py.File(write_hdf5(tmp_path / "b.hdf5", columns()), "a") as file:
+        file["metadata"] = h5py.ExternalLink("elsewhere.hdf5", "/metadata")
+        file.attrs["said"] = "kept"
+    assert load(tmp_path / "b.hdf5").info.metadata == {"said": "kept"}
+
+
+@pytest.mark.parametrize(("wrong", "meant"), [("timeoutr", "timeouts"), ("Terminal", "terminals")])
+def test_a_misspelled_column_is_named(tmp_path, wrong, meant):
+    arrays = columns()
+    arrays[wrong] = arrays.pop(meant)
+    np.savez(tmp_path / "a.npz", **arrays)
+    for path in (write_hdf5(tmp_path / "a.hdf5", arrays), tmp_path / "a.npz"):
+        with pytest.warns(DataWarning, match=f"column '{wrong}' is not read; if it is meant to be '{meant}'"):
+            info = load(path).info
+        assert any(wrong in warning for warning in info.warnings)
+
+
+def test_a_module_that_a_file_names_is_never_imported(tmp_path, monkeypatch):
+    (tmp_path / "named_by_a_file.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "named_by_a_file:Env-v0"
+    info = load(write_hdf5(tmp_path / "a.hdf5", columns(), {"environment": name})).info
+    assert (info.environment, info.bounds_source) == (name, "data")
+    shards = load(convert(tmp_path / "a.hdf5", tmp_path / "a.shards"))
+    assert (shards.info.environment, shards.info.bounds_source) == (name, "data")
+    with pytest.raises(SystemExit, match="imported"):  # the user's own word is followed
+        load(tmp_path / "a.hdf5", environment=name)
+
+
+def test_an_environment_that_a_file_names_is_not_made_at_loading(tmp_path, monkeypatch):
+    monkeypatch.setattr("gymnasium.make", lambda *_, **__: pytest.fail("made"))
+    arrays = columns(sizes=(3, 1))
+    info = load(write_hdf5(tmp_path / "a.hdf5", arrays, {"environment": "Pendulum-v1"})).info
+    assert (info.environment, info.bounds_source) == ("Pendulum-v1", "data")
 
 
 def test_errors_in_the_columns_name_the_file(tmp_path):

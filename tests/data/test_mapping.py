@@ -1,3 +1,4 @@
+import os
 import tomllib
 
 import numpy as np
@@ -38,6 +39,29 @@ def test_a_mapping_survives_json_and_toml(tmp_path):
 def test_names_of_columns_need_not_be_words(tmp_path):
     entries = {"observation": ["T außen [°C]"], "columns": {"T außen [°C]": {"kind": "number"}, 'a"b': {"kind": "box"}}}
     assert tomllib.loads(to_toml(entries)) == entries
+
+
+def test_names_of_columns_cannot_write_entries(tmp_path):
+    names = ["valve", "temp", 'x\nreward = "secret"\n# ', 'y\r\nz"] = 3 # \x1b[2J', "\x9b\u202e]", "reward"]
+    columns = {name: np.arange(12.0) + number for number, name in enumerate(names)}
+    opened = open_table({**columns, "x\nconstant = 1": np.ones(12)})
+    proposal = propose(opened, make_map(action=["valve"], columns={names[3]: {"missing": "indicator"}}))
+    text = to_toml(proposal.mapping.to_json(), {**proposal.remarks, "gap": ["a\nb = 1"]}, proposal.heading(opened))
+    assert tomllib.loads(text) == proposal.mapping.to_json()
+    assert tomllib.loads(text)["reward"] == "reward"
+    assert tomllib.loads(text)["observation"] == names[1:5]
+    assert all(line.isprintable() for line in [*text.splitlines(), *proposal.explanation()])
+
+
+def test_a_mapping_that_nests_without_end_or_is_a_pipe_is_refused(tmp_path):
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    with pytest.raises(DataError, match=r"deep\.toml: the mapping is no TOML"):
+        make_map(tmp_path / "deep.toml")
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(DataError, match=r"pipe\.toml: is a pipe or a device"):
+        make_map(tmp_path / "pipe.toml")
+    with pytest.raises(DataError, match="no user is called so"):
+        make_map("~no-such-user/map.toml")
 
 
 @pytest.mark.parametrize(

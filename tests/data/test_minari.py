@@ -153,3 +153,25 @@ def test_not_finite_names_the_column():
     write([episode(0, 4, observations=lambda time: np.full((5, 2), np.nan, np.float32))])
     with pytest.raises(DataError, match=r"minari:test/points-v0: column 'observations' has 4 rows .* row 0"):
         read_minari("test/points-v0")
+
+
+def test_what_the_metadata_name_is_not_made_to_learn_the_spaces(tmp_path):
+    write([episode(0, 2)], env="Pendulum-v1")
+    path = tmp_path / "test/points-v0/data/metadata.json"
+    stored = json.loads(path.read_text())
+    spec = {**json.loads(stored["env_spec"]), "entry_point": "os:mkdir", "kwargs": {"path": str(tmp_path / "ran")}}
+    del stored["action_space"]
+    path.write_text(json.dumps({**stored, "env_spec": json.dumps(spec)}))
+    with pytest.raises(DataError, match=r"metadata\.json: names no observation_space or action_space"):
+        load("minari:test/points-v0")
+    assert not (tmp_path / "ran").exists()
+    path.write_text("[" * 200_000)
+    with pytest.raises(DataError, match=r"metadata\.json: is damaged"):
+        load("minari:test/points-v0")
+
+
+def test_metadata_are_bounded():
+    write([episode(0, 2)], description="x" * 1_000_000)
+    info = read_minari("test/points-v0").info
+    assert "description" not in info.metadata
+    assert info.metadata["dataset_id"] == "test/points-v0"

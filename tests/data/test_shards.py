@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from vem.data import shards as writing
 from vem.data.dataset import DataInfo, RowBlock, facts_of
 from vem.data.description import describe
 from vem.data.load import convert, load
-from vem.data.shards import SHARD_ROWS, open_shards, write_shards
+from vem.data.shards import SHARD_ROWS, index_checksum, open_shards, write_shards
 from vem.errors import DataError, SettingsError
 
 NUM_RECORDED = 3 * SHARD_ROWS
@@ -183,6 +184,77 @@ def test_a_damaged_index_is_one_clear_error(folder):
         (folder / "index.json").write_text(damaged)
         with pytest.raises(DataError, match=r"index.json: is damaged"):
             load(folder)
+
+
+def rewritten(folder, change):
+    """Change the index and give it the checksum that it then has."""
+    index = json.loads((folder / "index.json").read_text())
+    del index["checksum"]
+    change(index)
+    (folder / "index.json").write_text(json.dumps({**index, "checksum": index_checksum(index)}))
+    return folder
+
+
+@pytest.mark.parametrize("key", ["num_rows", "observation_size", "action_size"])
+@pytest.mark.parametrize("value", [0, -1, "three", 10**30, 1e300, [3], None, True])
+def test_an_index_with_impossible_sizes_is_one_clear_error(folder, key, value):
+    with pytest.raises(DataError, match=r"index\.json: is damaged"):
+        open_shards(rewritten(folder, lambda index: index.update({key: value})))
+
+
+@pytest.mark.parametrize("value", [[], None, "text", [float("inf")], [10**30], [-1], [1.5], [[1]], [0] * 7])
+def test_an_index_with_impossible_checksums_is_one_clear_error(folder, value):
+    with pytest.raises(DataError, match=r"index\.json: is damaged"):
+        open_shards(rewritten(folder, lambda index: index["crc32"].update(rewards=value)))
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("info", "environment", ["a"]),
+        ("info", "metadata", []),
+        ("info", "name", {}),
+        ("info", "action_low", [0.0] * 9),
+        ("info", "action_low", ["low", "low"]),
+        ("info", "warnings", 3),
+        ("facts", "num_episodes", "many"),
+        ("facts", "observation_mean", [0.0]),
+    ],
+)
+def test_an_index_with_impossible_facts_is_one_clear_error(folder, part, key, value):
+    with pytest.raises(DataError, match=r"index\.json: is damaged"):
+        open_shards(rewritten(folder, lambda index: index[part].update({key: value})))
+
+
+def test_a_deep_index_is_one_clear_error(folder, file):
+    (folder / "index.json").write_text("[" * 200_000)
+    with pytest.raises(DataError, match=r"index\.json: is damaged"):
+        open_shards(folder)
+    with pytest.raises(DataError, match="holds no readable shards"):
+        convert(file, folder)
+
+
+@pytest.mark.parametrize("name", ["index.json", "rewards.bin"])
+def test_no_file_outside_of_the_folder_is_opened(folder, file, tmp_path, name):
+    (folder / name).rename(tmp_path / name)
+    (folder / name).symlink_to(tmp_path / name)
+    before = (tmp_path / name).read_bytes()
+    for use in (lambda: open_shards(folder), lambda: convert(file, folder)):
+        with pytest.raises(DataError, match=f"{name}: is a link that leads out of its folder"):
+            use()
+    assert (tmp_path / name).read_bytes() == before
+    (tmp_path / "link.shards").symlink_to(folder)
+    (folder / name).unlink()
+    (folder / name).write_bytes(before)
+    assert open_shards(tmp_path / "link.shards").num_rows == open_shards(folder).num_rows
+
+
+@pytest.mark.parametrize("name", ["index.json", "rewards.bin"])
+def test_a_pipe_among_the_shards_is_not_waited_for(folder, name):
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(DataError, match=f"{name}: is a pipe or a device"):
+        open_shards(folder)
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_written(file, tmp_path, monkeypatch):

@@ -94,6 +94,19 @@ def test_unknown_names_say_where_they_were_sought_and_what_there_is(tmp_path):
         load("else.hdf5")
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "the path is empty"),
+        ("~no-such-user/x.npz", "no user is called so; give the folder instead of ~no-such-user"),
+        ("x" * 5000, "cannot be opened"),
+    ],
+)
+def test_what_is_no_path_is_one_clear_error(source, message):
+    with pytest.raises(DataError, match=message):
+        load(source)
+
+
 def test_a_directory_does_not_hide_a_dataset(tmp_path, monkeypatch):
     (tmp_path / "work" / "my-robot").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work")

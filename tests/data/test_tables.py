@@ -1,4 +1,5 @@
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -300,6 +301,34 @@ def test_shards_must_agree_and_rows_are_named_with_their_file(tmp_path):
     (tmp_path / "c.csv").write_text("x\n1\n", encoding="utf-8")
     with pytest.raises(DataError, match="files of several kinds"):
         load(tmp_path, mapping=MAPPING)
+
+
+def test_a_folder_leads_to_no_file_outside_of_it(tmp_path):
+    (tmp_path / "logs").mkdir()
+    pyarrow.parquet.write_table(table(), tmp_path / "elsewhere.parquet")
+    pyarrow.parquet.write_table(table(), tmp_path / "logs" / "a.parquet")
+    (tmp_path / "logs" / "b.parquet").symlink_to(tmp_path / "elsewhere.parquet")
+    with pytest.raises(DataError, match=r"b\.parquet: is a link that leads out of its folder"):
+        load(tmp_path / "logs", mapping=MAPPING)
+    (tmp_path / "logs" / "b.parquet").unlink()
+    (tmp_path / "link").symlink_to(tmp_path / "logs")
+    (tmp_path / "one.parquet").symlink_to(tmp_path / "elsewhere.parquet")
+    for given in ("link", "one.parquet"):
+        assert load(tmp_path / given, mapping=MAPPING).num_rows > 0
+    os.mkfifo(tmp_path / "logs" / "c.parquet")
+    for given in (tmp_path / "logs", tmp_path / "logs" / "c.parquet"):
+        with pytest.raises(DataError, match=r"c\.parquet: is a pipe or a device"):
+            load(given, mapping=MAPPING)
+
+
+@pytest.mark.parametrize("num_columns", [10_001, 200_000])
+def test_a_table_has_at_most_ten_thousand_columns(tmp_path, num_columns):
+    line = ",".join(f"column{number}" for number in range(num_columns))
+    (tmp_path / "a.csv").write_text(f"{line}\n" + "1," * (num_columns - 1) + "1\n")
+    with pytest.raises(DataError, match=r"a\.csv: the table has more than 10,000 columns"):
+        open_table(tmp_path / "a.csv")
+    with pytest.raises(DataError, match="more than 10,000 columns"):
+        open_table({f"column{number}": [1.0] for number in range(10_001)})
 
 
 def test_row_blocks_hold_all_rows_in_order(monkeypatch):

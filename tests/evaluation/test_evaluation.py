@@ -2,16 +2,18 @@ import json
 import subprocess
 import sys
 
+import gymnasium
 import numpy as np
 import pytest
 
 import evaluation_cases as cases
 from vem.errors import RunError, SettingsError, SimulatorError
-from vem.evaluation.environments import References, find_environment, find_target
+from vem.evaluation.environments import EnvironmentSpec, References, find_environment, find_target
 from vem.evaluation.evaluate import evaluate, evaluate_run_at, how_acting, num_periods
 from vem.evaluation.results import Evaluation, read_evaluation, summarize
 from vem.evaluation.rollout import run_episode, thinned_path, waypoint_actor
 from vem.evaluation.workers import Evaluator, episode_seed
+from vem.policy import Policy
 from vem.training.records import EpisodeRecord
 from vem.training.run import RunDirectory, open_run
 
@@ -460,3 +462,98 @@ def test_a_minari_datasets_environment_has_its_arguments(tmp_path, monkeypatch):
     with Evaluator(environment, 1) as evaluator:
         [found] = evaluator.evaluate({"still": cases.constant_policy(sizes=(4, 2))}, 1)
     assert found.length == 17
+
+
+@pytest.fixture
+def foreign(tmp_path, monkeypatch):
+    """The name of an environment in a module that is on the path and says when it is imported."""
+    (tmp_path / "named_by_a_run.py").write_text(
+        "import pathlib\n"
+        "pathlib.Path(__file__).with_suffix('.imported').touch()\n"
+        "import gymnasium\n"
+        "gymnasium.register('ByARun-v0', entry_point='gymnasium.envs.classic_control:PendulumEnv', max_episode_steps=2)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "named_by_a_run:ByARun-v0"
+    gymnasium.registry.pop("ByARun-v0", None)
+    sys.modules.pop("named_by_a_run", None)
+
+
+def test_a_module_that_a_run_names_is_imported_only_for_the_user(tmp_path, foreign):
+    directory = cases.make_run(tmp_path / "run", environment=None, sizes=(3, 1))
+    config = directory / "config.json"
+    stored = json.loads(config.read_text())
+    config.write_text(json.dumps({**stored, "data": {**stored["data"], "environment": foreign}}))
+    with pytest.raises(SimulatorError, match=f"named by a file.*--env {foreign}"):
+        evaluate(directory, episodes=1, workers=1)
+    assert not (tmp_path / "named_by_a_run.imported").exists()
+    assert evaluate(directory, foreign, episodes=1, workers=1).environment == foreign
+    policy = cases.constant_policy(sizes=(3, 1))
+    policy = Policy(policy.kind, policy.tensors, {**policy.info, "environment": foreign})
+    sys.modules.pop("named_by_a_run", None)
+    with pytest.raises(SimulatorError, match="named by a file"):
+        evaluate(policy, episodes=1, workers=1)
+
+
+def test_a_module_that_the_user_named_at_loading_is_known_while_the_process_lasts(tmp_path, foreign):
+    directory = cases.make_run(tmp_path / "run", environment=foreign, sizes=(3, 1))
+    assert evaluate(directory, episodes=1, workers=1).environment == foreign
+
+
+def spec_of(name, **changes):
+    """The specification of an environment as a Minari dataset holds it, with some entries replaced."""
+    import vem.envs  # noqa: F401
+
+    stored = json.loads(gymnasium.spec(name).to_json())
+    return json.dumps({**stored, **changes})
+
+
+def wrapper(entry_point, **kwargs):
+    return {"name": "W", "entry_point": entry_point, "kwargs": kwargs}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"entry_point": "subprocess:Popen", "kwargs": {"args": ["touch", "ran"]}},
+        {"entry_point": "os:mkdir", "kwargs": {"path": "ran"}},
+        {"entry_point": "vem.envs:make", "kwargs": {"name": "named_by_a_run:ByARun-v0"}},
+        {"entry_point": "gymnasium:make", "kwargs": {"id": "named_by_a_run:ByARun-v0"}},
+        {"additional_wrappers": [wrapper("subprocess:Popen", args=["touch", "ran"])]},
+        {"additional_wrappers": [wrapper("vem.envs:make", name="named_by_a_run:ByARun-v0")]},
+        {"additional_wrappers": [wrapper("gymnasium.wrappers.rendering:RecordVideo", video_folder="ran")]},
+        {"entry_point": None},
+        {"kwargs": "text"},
+        {"additional_wrappers": 3},
+    ],
+)
+def test_a_minari_dataset_runs_nothing_but_environments(tmp_path, monkeypatch, foreign, changes):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SimulatorError, match=r"Minari dataset's environment cannot be made.*--env ID"):
+        EnvironmentSpec(spec_of("Pendulum-v1", **changes))()
+    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / "named_by_a_run.imported").exists()
+
+
+def test_honest_minari_environments_are_made():
+    flat = [wrapper("gymnasium.wrappers.transform_observation:FlattenObservation")]
+    env = EnvironmentSpec(spec_of("Pendulum-v1", kwargs={"g": 5.0, "render_mode": None}, additional_wrappers=flat))()
+    assert env.unwrapped.g == 5.0
+    assert isinstance(env, gymnasium.wrappers.FlattenObservation)
+    from vem.envs import make
+
+    for name in ("vem/AdroitPen-v0", "AdroitHandDoor-v1", "PointMaze_UMaze-v3"):
+        spec = make(name, max_episode_steps=9).spec
+        assert spec is not None
+        assert EnvironmentSpec(spec.to_json())().spec.max_episode_steps == 9
+
+
+def test_environments_that_the_user_registered_are_made_as_they_are_registered(foreign):
+    gymnasium.register("Own-v0", entry_point="control_logs:Own", kwargs={"size": 2})
+    try:
+        with pytest.raises(SimulatorError, match="control_logs:Own"):
+            EnvironmentSpec(spec_of("Own-v0", kwargs={"size": 3}))()
+        with pytest.raises(SimulatorError, match="has no attribute 'Own'"):  # looked up, as registered
+            EnvironmentSpec(spec_of("Own-v0"))()
+    finally:
+        gymnasium.registry.pop("Own-v0")

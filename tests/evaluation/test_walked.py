@@ -63,6 +63,27 @@ def test_an_onnx_file_gets_the_observation_and_the_way(tmp_path):
     np.testing.assert_allclose(walk(np.ones(29), np.array([3.0, 9.0])), [0.3, *[0] * 7], rtol=1e-6)
 
 
+def test_an_onnx_file_without_outputs_or_with_actions_that_are_no_numbers_is_refused(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    path = write_onnx(tmp_path / "walker.onnx")
+    whole = onnx.load(path)
+    weight = whole.graph.initializer[0]
+    weight.raw_data = np.full((31, 8), np.nan, np.float32).tobytes()
+    onnx.save(whole, path)
+    with pytest.raises(RunError, match="gives NaN or infinity as an action"):
+        load_walker(path)
+    del whole.graph.output[:]
+    onnx.save(whole, path)
+    with pytest.raises(RunError, match="walker.onnx .*ONNX|has no output"):
+        load_walker(path)
+
+
+def test_an_onnx_file_whose_actions_are_no_numbers_later_is_refused_there(tmp_path):
+    walk = load_walker(write_onnx(tmp_path / "walker.onnx")).walk
+    with pytest.raises(RunError, match="gives NaN or infinity as an action"):
+        walk(np.full(29, np.nan), np.array([3.0, 9.0]))
+
+
 def test_files_that_do_not_walk(tmp_path):
     def refused(name, message, write=lambda path: path.write_bytes(b"nothing")):
         write(tmp_path / name)

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import vem
+from comparison_cases import write_data
 from tiny import SMALL, tiny_dataset
+from vem.data.dataset import repeat_terminals
 from vem.errors import RunError, SettingsError, Stopped
 from vem.training import machine as capacity
-from vem.training.request import MOST_TRIALS, check_seeds
-from vem.training.run import RunDirectory
+from vem.training.request import MOST_TRIALS, check_seeds, make_config
+from vem.training.run import RunDirectory, create_run
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,42 @@ def test_a_run_is_opened_and_resumed_with_its_arrays(dataset, tmp_path):
         vem.open_run(tmp_path / "run", tiny_dataset(seed=1))
     assert vem.open_run(tmp_path / "run", dataset).resume(progress=False).is_finished
     assert vem.resume(tmp_path / "run", dataset).is_finished
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors"])
+def test_a_preset_has_one_meaning_for_files_and_for_datasets_in_hand(dataset, tmp_path, preset):
+    given = {"preset": preset, "steps": 20, "progress": False, "value_hidden": (8,), "policy_hidden": (8,)}
+    with pytest.raises(SettingsError, match=r"read with time_limit='bootstrap'.*vem\.from_arrays\(…, time_limit='end'"):
+        vem.train(dataset, out=tmp_path / "other", **given)
+    assert not (tmp_path / "other").exists()
+    ended = tiny_dataset(time_limit="end")
+    run = vem.train(ended, out=tmp_path / "run", callbacks=[lambda run, progress: True], **given)
+    is_repeated = preset == "authors"
+    assert run.config.rules["time_limit"] == "end"
+    assert run.config.rules.get("repeat_terminals", False) == is_repeated
+    assert run.dataset.num_rows == ended.num_rows + is_repeated * ended.num_episodes
+    assert vem.resume(tmp_path / "run", ended).is_finished
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors"])
+def test_a_preset_trains_on_the_same_rows_from_python_and_from_the_shell(tmp_path, preset):
+    path, small = write_data(tmp_path), {"value_hidden": (8,), "policy_hidden": (8,)}
+    given = {"preset": preset, "steps": 20}
+    loaded = vem.load(path, time_limit="end")
+    python = vem.train(loaded, out=tmp_path / "python", progress=False, **given, **small)
+    watching = vem.api.Watching(progress=False)
+    shell = vem.api.train_source(str(path), out=tmp_path / "shell", settings=small, watching=watching, **given)
+    assert python.files.facts.sha256 == shell.files.facts.sha256
+    assert vem.open_run(python.directory).dataset.num_rows == python.files.facts.num_rows  # refused if rows differ
+
+
+def test_a_config_that_says_other_rows_is_refused(dataset, tmp_path):
+    for rules in ({"repeat_terminals": True}, {"time_limit": "end"}):
+        with pytest.raises(SettingsError, match=f"{next(iter(rules))}=.* and the run's config says"):
+            create_run(tmp_path / "run", make_config("tiny", rules=rules), dataset)
+    with pytest.raises(SettingsError, match="read with repeat_terminals=True and the run's config says False"):
+        create_run(tmp_path / "run", make_config("tiny"), repeat_terminals(dataset))
+    assert not (tmp_path / "run").exists()
 
 
 def test_metrics_are_columns_of_equal_length(dataset, tmp_path):

@@ -133,7 +133,7 @@ def run_describe(options: argparse.Namespace) -> None:
     """Print what a dataset holds."""
     from vem.data.description import describe
     from vem.data.load import load
-    from vem.errors import DataWarning
+    from vem.errors import DataWarning, printable
 
     with warnings.catch_warnings():
         # The description lists them.
@@ -152,7 +152,7 @@ def run_describe(options: argparse.Namespace) -> None:
         print(json.dumps(description.to_dict(), indent=2))
         return
     if sys.stdout.isatty():
-        _draw_table(description.name, ("", ""), description.table())
+        _draw_table(printable(description.name), ("", ""), description.table())
         print("\n".join(description.messages()), end="\n" if description.messages() else "")
     else:
         print(description)
@@ -304,10 +304,13 @@ def _draw_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     """A table with lines, for a terminal."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(*header, title=title, show_header=any(header), title_justify="left")
+    from vem.terminal import printable
+
+    table = Table(*header, title=Text(printable(title)), show_header=any(header), title_justify="left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(printable(text)) for text in row))
     Console(highlight=False, markup=False).print(table)
 
 

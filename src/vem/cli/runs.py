@@ -188,12 +188,14 @@ def register_report(verbs: Any) -> None:
 def run_report(options: argparse.Namespace) -> None:
     """Write the report, and say where it is and what it lacks."""
     from rich.console import Console
+    from rich.markup import escape
 
     from vem.reports.report import write_report
+    from vem.terminal import printable
 
     console = Console(stderr=True)
     with console.status("reading") if console.is_terminal else nullcontext() as status:
-        show = status.update if status else lambda text: None
+        show = (lambda text: status.update(escape(printable(text)))) if status else lambda text: None
         report = write_report(options.runs, options.out, show, held_out=options.held_out)
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))

@@ -213,15 +213,22 @@ def _onnx(path: Path) -> Walk:
     if len(inputs) != 1:
         names = ", ".join(one.name for one in inputs)
         raise RunError(f"--walker {path} has {len(inputs)} inputs ({names}) instead of one; {KINDS}")
+    if not session.get_outputs():
+        raise RunError(f"--walker {path} has no output; {KINDS}")
     kind = np.float64 if inputs[0].type == "tensor(double)" else np.float32
     output = session.get_outputs()[0].name
 
     def walk(observation: np.ndarray, way: np.ndarray) -> np.ndarray:
         given = np.concatenate([observation, way]).astype(kind)[None]
-        return np.asarray(session.run([output], {inputs[0].name: given})[0], np.float32).reshape(-1)
+        action = np.asarray(session.run([output], {inputs[0].name: given})[0], np.float32).reshape(-1)
+        if not np.isfinite(action).all():
+            raise RunError(f"--walker {path} gives NaN or infinity as an action; use another one")
+        return action
 
     try:
         action: Any = walk(np.zeros(OBSERVATION_SIZE), np.ones(2))
+    except RunError:
+        raise
     except Exception as error:
         raise RunError(f"--walker {path} takes other inputs than {size} numbers ({_first_line(error)})") from None
     if action.shape != (ACTION_SIZE,):

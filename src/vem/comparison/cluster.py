@@ -17,7 +17,7 @@ from typing import Any
 
 import vem
 from vem.comparison.launch import Job, View, finish_cell, one_thread_variables
-from vem.comparison.worker import STOPPED, Order, Outcome, check_node, only_needed, run_order
+from vem.comparison.worker import STOPPED, Order, Outcome, check_node, explain_end, only_needed, run_order
 from vem.errors import RunError
 from vem.training.progress import stop_requests
 
@@ -182,7 +182,7 @@ def _finish(job: Job, outcome: Outcome | Exception, seconds: float, is_stopping:
         finish_cell(cell, STOPPED if is_cancelled else 1, seconds, is_stopping, view, _reason(outcome))
         return
     place = cell.log_path if job.mirror is None else f"{job.mirror}/{cell.dataset}/{cell.log_path.name}"
-    why = f"its process on {outcome.host} ended with exit code {outcome.code}: {outcome.last_line}; see {place}"
+    why = f"{explain_end(outcome.code, f'its process on {outcome.host}')}: {outcome.last_line}; see {place}"
     finish_cell(cell, outcome.code, seconds, is_stopping, view, why)
 
 

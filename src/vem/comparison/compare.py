@@ -25,7 +25,7 @@ from vem.comparison.remote import Mirror, copy_place, is_address
 from vem.comparison.results import Comparison, read_comparison
 from vem.data.dataset import Dataset
 from vem.errors import SettingsError, Stopped, VemError
-from vem.evaluation.evaluate import check_period
+from vem.training.request import check_period
 
 # How the cells of a comparison or a sweep are run: in this process, in jobs on this machine, or on a Ray cluster.
 

@@ -28,7 +28,7 @@ from vem.evaluation.results import Evaluation, read_evaluation
 from vem.policy import load_policy
 from vem.storage import write_json
 from vem.tasks import Task, find_task, task_of
-from vem.training.request import Config, make_config, read_data
+from vem.training.request import Config, check_rules, make_config, read_data, reading_rules, repeated
 from vem.training.run import Run, RunDirectory, create_run, resume_run
 
 UNDECIDED = (None, "auto")
@@ -83,10 +83,10 @@ class Cell:
         return make_config(**self.request, task=task)
 
     def load(self) -> Dataset:
-        """The dataset, read by the rules of the request if it was not given."""
-        if self.data is not None:
-            return self.data
+        """The dataset, read by the rules of the request."""
         config = self.config()
+        if self.data is not None:
+            return repeated(self.data, config.rules.get("repeat_terminals", False))
         return read_data(config.dataset, config.rules, config.data_dir)
 
 
@@ -269,7 +269,7 @@ def make_cells(
 
     ``steps`` is given for all methods or by name, or else ``minutes`` of one core; ``settings`` are given by name. A
     method may be named with its preset, as in ``vem-paper``; of the others, those that lack ``preset`` take their
-    default. ``rules`` say how named datasets are read; those in hand are taken as they are.
+    default. ``rules`` say how named datasets are read; those in hand must have been loaded by the presets' rules.
     """
     _check_unique(algorithms, "algorithm")
     if steps is not None and minutes is not None:
@@ -360,6 +360,11 @@ def _lay_out(
     cells = []
     for dataset, name in zip(datasets, names, strict=True):
         for choice in choices:
+            own = dict(rules or {})
+            if not isinstance(dataset, str):
+                own = reading_rules(choice.algorithm, choice.preset)
+                check_rules(dataset, own)
+                own = {**_rules(dataset), **own}
             request = {
                 "dataset": dataset if isinstance(dataset, str) else _source(dataset),
                 "algorithm": choice.algorithm,
@@ -367,7 +372,7 @@ def _lay_out(
                 "settings": choice.settings,
                 "seeds": seeds if isinstance(seeds, int) else list(seeds),
                 "steps": choice.steps,
-                "rules": dict(rules or {}) if isinstance(dataset, str) else _rules(dataset),
+                "rules": own,
                 "data_dir": data_dir,
                 "hold_out": hold_out,
                 "minutes": choice.minutes,

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, TextIO
 
 from vem.comparison.grid import Cell, read_failure, record_failure, run_cell
 from vem.comparison.remote import Mirror, working_copy
-from vem.comparison.worker import STOPPED, CellProcess, start_process
+from vem.comparison.worker import STOPPED, CellProcess, explain_end, start_process
 from vem.errors import VemError
 from vem.evaluation.evaluate import evaluating
 from vem.evaluation.results import read_evaluation
 from vem.evaluation.workers import ONE_THREAD
+from vem.terminal import printable
 from vem.training.machine import keep_programs
 from vem.training.progress import stop_requests
 from vem.training.run import Callback, Run
@@ -42,7 +43,7 @@ class Job(NamedTuple):
             "directory": str(cell.directory),
             "request": cell.request,
             "swept": cell.swept,
-            "sha256": None if cell.data is None else cell.data.fingerprint(),
+            "sha256": None if cell.data is None else cell.load().fingerprint(),
             "num_episodes": self.num_episodes,
             "evaluate_every": self.evaluate_every,
             "checkpoint_seconds": self.checkpoint_seconds,
@@ -174,7 +175,7 @@ class View:
         if self.stream is None:
             return
         if self._live is not None:
-            self._live.console.print(text, markup=False, highlight=False)
+            self._live.console.print(printable(text), markup=False, highlight=False)
         else:
             print(text, file=self.stream, flush=True)
 
@@ -218,7 +219,7 @@ class View:
         begun = {name: progress for name, progress in found.items() if progress is not None}
         table = Table(box=None, padding=(0, 1), show_header=False)
         for name, progress in begun.items():
-            table.add_row(*map(Text, (name, progress.bar, progress.text)))
+            table.add_row(*map(Text, (printable(name), progress.bar, progress.text)))
         waiting = len(found) - len(begun)
         return Group(Text(f"{len(found)} of {self.total} cells are open, {waiting} of them not begun"), table)
 
@@ -292,7 +293,7 @@ def finish_cell(cell: Cell, code: int, seconds: float, is_stopping: bool, view: 
         view.say(f"{cell.name}: stopped and saved")
     else:
         if read_failure(cell) is None:
-            record_failure(cell, why or f"its process ended with exit code {code}; see {cell.log_path}")
+            record_failure(cell, why or f"{explain_end(code, 'its process')}; see {cell.log_path}")
         view.say(f"{cell.name}: failed after {seconds:.0f} s: {read_failure(cell)}")
 
 

@@ -36,6 +36,11 @@ class CellProcess(NamedTuple):
     process: subprocess.Popen[bytes]
     log: IO[bytes]
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether it was asked to save and end."""
+        return self.process.stdin is None or self.process.stdin.closed
+
     def ask_to_stop(self) -> None:
         """Ask it to save and end; a process that is gone is not asked."""
         if self.process.stdin:
@@ -54,6 +59,16 @@ class CellProcess(NamedTuple):
         self.close()
 
 
+def explain_end(code: int, place: str) -> str:
+    """What to say of a process that ended with ``code`` and did not say why itself; ``place`` names it."""
+    if code >= 0:
+        return f"{place} ended with exit code {code}"
+    return (
+        f"{place} was killed by signal {-code}, as a machine does that runs out of memory; "
+        "the same command goes on from its newest checkpoint"
+    )
+
+
 def start_process(
     message: Mapping[str, Any], log_path: Path, environment: Mapping[str, str], folder: str | None = None
 ) -> CellProcess:
@@ -66,7 +81,7 @@ def start_process(
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=subprocess.STDOUT,
-        env=dict(environment),
+        env={**environment, "PYTHONIOENCODING": "utf-8:backslashreplace"},  # as the log is read
         cwd=folder,
         start_new_session=True,
     )
@@ -170,19 +185,26 @@ def check_node(order: Order) -> None:
 
 
 def run_order(order: Order) -> Outcome:
-    """Run a cell to its end, or until the cluster cancels it: then it saves first."""
+    """Run a cell to its end, or until the cluster cancels it: then it saves first.
+
+    A process that was killed, as a machine does that runs out of memory, is started again once.
+    """
     check_node(order)
     environment = {**os.environ, **order.environment}
     folder = order.folder if Path(order.folder).is_dir() else None
     with tempfile.TemporaryDirectory(prefix="vem-log-") as place:
         log = Path(order.message["log"] or Path(place) / "cell.log")
-        process = start_process({**order.message, "log": str(log)}, log, environment, folder)
-        try:
-            code = _wait(process)
-        except BaseException:
-            process.kill()
-            raise
-        process.close()
+        for is_last in (False, True):
+            process = start_process({**order.message, "log": str(log)}, log, environment, folder)
+            try:
+                code = _wait(process)
+            except BaseException:
+                process.kill()
+                raise
+            was_asked = process.is_asked
+            process.close()
+            if code >= 0 or was_asked or is_last:
+                break
         return Outcome(code, socket.gethostname(), _last_line(log))
 
 

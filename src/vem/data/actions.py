@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from vem.errors import DataError, SettingsError
+from vem.storage import misfit
 
 ACTION_KINDS = ("box", "discrete", "several", "mixed")
 """Numbers only; one choice; several choices; numbers and choices."""
@@ -64,8 +65,14 @@ def discrete_column(name: str, labels: Sequence[str]) -> ActionColumn:
 
 
 def columns_from_json(stored: Any) -> tuple[ActionColumn, ...]:
-    """The columns that a file holds as JSON."""
-    return tuple(ActionColumn(**{**column, "labels": tuple(column["labels"])}) for column in stored)
+    """The columns that a file holds as JSON; DataError if they are damaged."""
+    try:
+        columns = tuple(ActionColumn(**{**column, "labels": tuple(column["labels"])}) for column in stored)
+    except (KeyError, TypeError) as error:
+        raise DataError(f"the stored action columns cannot be read ({error})") from None
+    if (part := misfit(columns, tuple[ActionColumn, ...])) is not None:
+        raise DataError(f"the stored action columns cannot be read ({part} is of another kind than it must be)")
+    return columns
 
 
 class Recognized(NamedTuple):

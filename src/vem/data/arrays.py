@@ -170,6 +170,11 @@ def lay_out(
     )
 
 
+LARGEST_RATIO = 1e7
+"""Times the usual reward; float32 has seven digits."""
+SAMPLED_REWARDS = 1 << 20
+
+
 def from_arrays(
     observations: Any,
     actions: Any,
@@ -191,6 +196,7 @@ def from_arrays(
     environment: str | None = None,
     rules: dict[str, Any] | None = None,
     metadata: dict[str, Any] | None = None,
+    remarks: Sequence[str] = (),
 ) -> Dataset:
     """A Dataset from recorded steps (sᵢ, aᵢ, rᵢ) in order, one row per step, episodes one after another.
 
@@ -213,7 +219,8 @@ def from_arrays(
 
     ``task`` says which benchmark task the data is of (``antmaze-medium-play``, ``door``), ``environment`` in
     which Gymnasium id policies are evaluated. Without them ``metadata``, what the file says of itself, and then
-    ``name`` decide, as ``vem.tasks.resolve_task`` describes.
+    ``name`` decide, as ``vem.tasks.resolve_task`` describes. ``remarks`` are sentences of the reader, which become
+    warnings.
     """
     prepared = prepare(
         observations,
@@ -232,6 +239,7 @@ def from_arrays(
         environment=environment,
         rules=rules,
         metadata=metadata,
+        remarks=remarks,
     )
     rows = prepared.gather(0, prepared.num_recorded)
     if not rows.valid.any():
@@ -245,6 +253,7 @@ def from_arrays(
         info = dataclasses.replace(info, action_columns=columns, warnings=(*info.warnings, *found))
     elif action_bounds is None:
         action_bounds = ([column.low for column in action_columns], [column.high for column in action_columns])
+    known = known or known_bounds(info.task, environment, rows.actions.shape[1])
     return assemble(rows, info, action_bounds, known)
 
 
@@ -330,6 +339,7 @@ def prepare(
     environment: str | None = None,
     rules: dict[str, Any] | None = None,
     metadata: dict[str, Any] | None = None,
+    remarks: Sequence[str] = (),
 ) -> Prepared:
     """The recorded steps, checked in one pass over each column; the arguments are those of ``from_arrays``."""
     require_choice("split", split, SPLITS)
@@ -342,7 +352,7 @@ def prepare(
     is_whole_type = moves.values.dtype.kind in "iub"
     moves = require_actions(moves, is_whole_type if discrete is None else discrete is not False)
     require_length(moves, num_rows)
-    found: list[str] = []
+    found = list(remarks)
     sizes = (states.shape[1], moves.shape[1])
     resolved = resolve_task(
         task=task, environment=environment, metadata=metadata, name=name, source=source, sizes=sizes
@@ -385,7 +395,7 @@ def complete_info(
         return info
     found, size = list(info.warnings), actions.shape[1]
     names = [column.name for column in info.action_columns]
-    known = known or known_bounds(info.task, info.environment, size)
+    known = known or known_bounds(info.task, None, size)
     given = action_bounds
     if choices := choices_of(info.action_columns):
         # Codes have bounds of their own and must leave no trace in those of the numbers.
@@ -405,9 +415,26 @@ def complete_info(
             "column 'rewards' is zero in every step, so every policy looks equally good; check the "
             "trajectory, or label it with a reward."
         )
+    elif remark := _outlying_reward(rewards):
+        found.append(remark)
     rules = {} if action_bounds is None else {"action_bounds": bounds_to_json(action_bounds, size)}
     info = dataclasses.replace(info, rules={**info.rules, **rules}, warnings=tuple(found))
     return with_bounds(info, limits)
+
+
+def _outlying_reward(rewards: np.ndarray) -> str | None:
+    """One sentence if a reward is so large that float32 cannot tell the others from zero beside it."""
+    sample = np.abs(rewards[:: max(1, len(rewards) // SAMPLED_REWARDS)])
+    sample = np.sort(sample[sample > 0])
+    low, high = float(rewards.min()), float(rewards.max())
+    usual, largest = float(sample[int(0.99 * (len(sample) - 1))]) if len(sample) else np.inf, max(-low, high)
+    if largest <= LARGEST_RATIO * usual:
+        return None
+    row = int(np.argmax(rewards == (high if high == largest else low)))
+    return (
+        f"column 'rewards' holds {float(rewards[row]):g} at row {row} of the dataset, and 99 % of the others are within "
+        f"±{usual:.3g}: beside it they vanish. Check the trajectory; a sentinel or an overflow is no reward."
+    )
 
 
 def _trajectories(

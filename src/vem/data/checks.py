@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,7 +106,10 @@ def _beyond(
 
 
 def known_bounds(task: str | None, environment: str | None, size: int) -> Bounds | None:
-    """The bounds of the task, [−1, 1] in the benchmark, or of the named environment if it can be made here."""
+    """The bounds of the task, [−1, 1] in the benchmark, or of the environment if it can be made here.
+
+    ``environment`` is one that the user named. One that a file names is not made: that would run what it names.
+    """
     if task is not None:
         return Bounds(-np.ones(size, np.float32), np.ones(size, np.float32), "task")
     if environment is None:
@@ -272,6 +277,10 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+MOST_NAMES = 1_000
+"""Names of a file that are looked at for a misspelled one."""
+
+
 @contextmanager
 def located(source: str) -> Iterator[None]:
     """Put the name of the file in front of what is wrong with it."""
@@ -333,6 +342,16 @@ def require_length(column: Column, num_rows: int) -> None:
             f"{shorter} has no partner. Every column needs one row per step; cut them to the same length "
             "or mend the trajectory."
         )
+
+
+def resembling_names(held: Iterable[str], columns: Mapping[str, object]) -> list[str]:
+    """One sentence for each name in a file that is none of the columns and resembles one that is missing (None)."""
+    missing = [name for name, values in columns.items() if values is None]
+    return [
+        f"column '{name}' is not read; if it is meant to be '{close[0]}', which is missing, rename it."
+        for name in islice(held, MOST_NAMES)
+        if name not in columns and (close := difflib.get_close_matches(name.lower(), missing, n=1, cutoff=0.8))
+    ]
 
 
 class FiniteCheck:

@@ -64,11 +64,26 @@ class DataInfo:
     """One sentence for each thing in the data that is legal and probably not meant."""
 
 
+_JSON_KINDS: dict[tuple[str, ...], tuple[type, ...]] = {
+    ("name", "source"): (str,),
+    ("task", "task_source", "environment", "bounds_source"): (str, type(None)),
+    ("rules", "metadata"): (dict,),
+    ("action_low", "action_high", "warnings", "action_columns"): (list, tuple),
+}
+
+
 def info_from_json(stored: dict[str, Any]) -> DataInfo:
-    """The DataInfo that ``dataclasses.asdict`` and JSON left; names that this version does not know are left out."""
+    """The DataInfo that ``dataclasses.asdict`` and JSON left; names that this version does not know are left out.
+
+    A file may hold anything: ValueError, KeyError or TypeError where it holds no such facts.
+    """
     known = {entry.name for entry in fields(DataInfo)}
     facts: dict[str, Any] = {name: value for name, value in stored.items() if name in known}
-    facts |= {name: tuple(facts[name]) for name in ("action_low", "action_high", "warnings") if name in facts}
+    for names, kinds in _JSON_KINDS.items():
+        if wrong := next((name for name in names if name in facts and not isinstance(facts[name], kinds)), None):
+            raise ValueError(f"{wrong} is {str(facts[wrong])[:40]!r}")
+    facts |= {name: tuple(map(float, facts[name])) for name in ("action_low", "action_high") if name in facts}
+    facts |= {"warnings": tuple(map(str, facts["warnings"]))} if "warnings" in facts else {}
     facts["action_columns"] = columns_from_json(facts.get("action_columns", ()))
     if facts.get("encoder") is not None:
         facts["encoder"] = Encoder.from_json(facts["encoder"])
@@ -545,8 +560,12 @@ class Facts:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Facts:
         """The facts that ``to_json`` gave."""
-        vectors = {name: tuple(stored[name]) for name in ("observation_mean", "observation_deviation")}
-        return cls(**{**stored, **vectors})
+        names = ("observation_mean", "observation_deviation")
+        vectors = {name: tuple(map(float, stored[name])) for name in names}
+        numbers = {name: value for name, value in stored.items() if name not in names}
+        if wrong := next((name for name, value in numbers.items() if not isinstance(value, int | float)), None):
+            raise ValueError(f"{wrong} is {str(numbers[wrong])[:40]!r}")
+        return cls(**numbers, **vectors)
 
 
 def facts_of(dataset: Dataset) -> Facts:

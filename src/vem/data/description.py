@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from vem.data.dataset import Dataset, hash_dataset
-from vem.errors import DataError, require
+from vem.errors import DataError, printable, require
+from vem.storage import write_file
 
 NUM_CELLS = 20
 """Cells per side of the coverage grid."""
@@ -133,7 +135,10 @@ class Description:
         return dataclasses.asdict(self)
 
     def table(self) -> list[tuple[str, str]]:
-        """What, and how much, as text."""
+        """What, and how much, as text in which nothing moves a terminal."""
+        return [(printable(what), printable(text)) for what, text in self._lines()]
+
+    def _lines(self) -> list[tuple[str, str]]:
         grid = self.coverage
         first, second = (
             self.observation_names[d] if self.observation_names else str(d) for d in self.coverage.dimensions
@@ -183,17 +188,18 @@ class Description:
 
     def messages(self) -> list[str]:
         """Warnings and remarks, one line each."""
-        return [*(f"warning: {text}" for text in self.warnings), *(f"note: {text}" for text in self.remarks)]
+        lines = [*(f"warning: {text}" for text in self.warnings), *(f"note: {text}" for text in self.remarks)]
+        return [printable(line) for line in lines]
 
     def __str__(self) -> str:
         """The table in aligned plain text, then warnings and remarks."""
-        return "\n".join([self.name, *aligned(self.table()), *self.messages()])
+        return "\n".join([printable(self.name), *aligned(self.table()), *self.messages()])
 
     def _repr_html_(self) -> str:
         """The same as an HTML table, for notebooks."""
         rows = "".join(f"<tr><th>{escape(what)}</th><td>{escape(text)}</td></tr>" for what, text in self.table())
         lines = "".join(f"<p>{escape(text)}</p>" for text in self.messages())
-        return f"<table><caption>{escape(self.name)}</caption>{rows}</table>{lines}"
+        return f"<table><caption>{escape(printable(self.name))}</caption>{rows}</table>{lines}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -351,10 +357,12 @@ def draw(dataset: Dataset, description: Description, path: str | Path) -> None:
     _places(places, dataset, description)
     for axes in (returns, lengths, rewards, places):
         axes.spines[["top", "right"]].set_visible(False)
+    picture = io.BytesIO()
     try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: the picture cannot be written ({error}); use a name that ends in .png.") from None
+        figure.savefig(picture, dpi=120, format=Path(path).suffix.removeprefix(".") or "png")
+    except ValueError as error:
+        raise DataError(f"{path}: the picture cannot be drawn ({error}); use a name that ends in .png.") from None
+    write_file(Path(path), picture.getvalue())
 
 
 def _histogram(axes: Any, values: np.ndarray, label: str) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from vem.data.actions import ActionColumn, columns_from_json
 from vem.errors import DataError
+from vem.storage import misfit
 
 MISSING_RULES = ("refuse", "forward-fill", "indicator")
 KINDS = ("number", "boolean", "categorical")
@@ -147,15 +148,24 @@ class Encoder:
             )
             outputs = columns_from_json(stored["outputs"])
             encoder = cls(inputs, outputs, tuple(stored["output_types"]))
-            is_sound = len(encoder.output_types) == len(outputs) and all(
-                column.kind in KINDS and column.missing in MISSING_RULES and math.isfinite(column.fill)
-                for column in inputs
-            )
         except (KeyError, TypeError, AttributeError) as error:
             raise DataError(f"the stored columns cannot be read ({error})") from None
-        if not is_sound:
+        if (part := misfit(encoder, Encoder)) is not None:
+            raise DataError(f"the stored columns cannot be read ({part} is of another kind than it must be)")
+        for column, kind in zip(outputs, encoder.output_types, strict=False):
+            _require_labels(column, kind)
+        if len(encoder.output_types) != len(outputs):
             raise DataError("the stored columns contradict each other")
         return encoder
+
+
+def _require_labels(column: ActionColumn, kind: str) -> None:
+    """DataError if a choice cannot be given back in the type that its column has in the log."""
+    try:
+        for label in column.labels:
+            typed_label(label, kind)
+    except ValueError:
+        raise DataError(f"the stored column '{column.name}' has a label that is no {kind}") from None
 
 
 def label_text(value: Any) -> str:
@@ -239,11 +249,11 @@ def _quickly(column: InputColumn, values: Sequence[Any]) -> np.ndarray | None:
 def _number(column: InputColumn, value: Any, where: str) -> float:
     if not _is_number(value):
         raise DataError(f"column '{column.name}' holds {value!r}{where} where a {column.kind} is expected.")
-    number = float(value)
-    if abs(number) > LARGEST:
+    if abs(value) > LARGEST:
         raise DataError(
-            f"column '{column.name}' holds {value!r}{where}, which float32 cannot hold; give a finite number."
+            f"column '{column.name}' holds {str(value)[:20]}{where}, which float32 cannot hold; give a finite number."
         )
+    number = float(value)
     if column.kind == "boolean" and number not in (0, 1):
         raise DataError(
             f"column '{column.name}' holds {value!r}{where} where a boolean is expected; give true or false."

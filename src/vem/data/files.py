@@ -3,38 +3,98 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
+import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vem.data.arrays import from_arrays
-from vem.data.checks import Column, located
+from vem.data.checks import Column, located, resembling_names
 from vem.data.dataset import Dataset
 from vem.errors import DataError, require
+
+MOST_COMPRESSION = 1_000
+"""Bytes that a file may claim to hold for each of its own, all columns together; gzip reaches more on zeros alone."""
+MOST_METADATA = 1 << 16
+"""Characters of metadata that are kept of one file, as JSON."""
+MOST_FACTS = 1_000
+"""Entries of metadata that are looked at in one file."""
+
+
+def user_path(text: str | Path) -> Path:
+    """The path with ``~`` replaced; DataError where that is no path."""
+    if not str(text):
+        raise DataError("the path is empty; give a file, a folder or the name of a dataset.")
+    try:
+        path = Path(text).expanduser()
+        path.exists()  # refuses what is too long for a name
+    except RuntimeError:
+        raise DataError(f"{text}: no user is called so; give the folder instead of {Path(text).parts[0]}.") from None
+    except OSError as error:
+        raise DataError(f"{str(text)[:200]}: cannot be opened ({error.strerror}).") from None
+    return path
 
 
 def require_file(path: Path) -> None:
     """Refuse what is not a readable file with something in it."""
-    if path.is_dir():
-        inside = sorted(child.name for child in path.iterdir() if child.suffix in (".hdf5", ".h5", ".npz"))
-        hint = f"give one of its files: {', '.join(inside[:8])}" if inside else "it holds no .hdf5 or .npz file"
-        raise DataError(f"{path}: is a directory; {hint}.")
     try:
-        with path.open("rb") as file:
-            empty = not file.read(1)
+        found = path.stat()
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; check the path.") from None
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be opened ({error}).") from None
+    if stat.S_ISDIR(found.st_mode):
+        inside = sorted(child.name for child in path.iterdir() if child.suffix in (".hdf5", ".h5", ".npz"))
+        hint = f"give one of its files: {', '.join(inside[:8])}" if inside else "it holds no .hdf5 or .npz file"
+        raise DataError(f"{path}: is a directory; {hint}.")
+    refuse_pipe(path)
+    try:
+        with path.open("rb") as file:
+            empty = not file.read(1)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be opened ({error}).") from None
     if empty:
         raise DataError(f"{path}: the file is empty (0 bytes); copy or download it again.")
+
+
+def refuse_pipe(path: Path) -> None:
+    """Refuse what is neither a file nor a directory: opening a pipe would wait until somebody writes to it."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path}: is a pipe or a device, not a file; write what it holds to a file first.")
+
+
+def require_inside(file: Path, folder: Path) -> None:
+    """Refuse a link that leads out of the folder whose file it seems to be, and what is no file."""
+    try:
+        if not file.resolve().is_relative_to(folder.resolve()):
+            raise DataError(f"{file}: is a link that leads out of its folder; put the file itself there.")
+        refuse_pipe(file)
+    except (OSError, RuntimeError) as error:  # a link to itself
+        raise DataError(f"{file}: cannot be opened ({error}).") from None
+
+
+def kept_metadata(entries: Iterable[tuple[str, Callable[[], Any]]]) -> dict[str, Any]:
+    """The entries as JSON values, each read by its function; what cannot be read, or is too much, is left out."""
+    kept: dict[str, Any] = {}
+    left = MOST_METADATA
+    for key, read in islice(entries, MOST_FACTS):
+        try:
+            value = json_value(read())
+            size = len(key) + len(json.dumps(value))
+        except Exception:  # whatever the library makes of damaged bytes: metadata is a courtesy, the columns decide
+            continue
+        if size <= left:
+            kept[key], left = value, left - size
+    return kept
 
 
 def json_value(value: Any) -> Any:
@@ -141,8 +201,8 @@ class Chunks:
 NEEDED = ("observations", "actions", "rewards")
 OPTIONAL = ("terminals", "timeouts", "next_observations")
 CONSTANT = "infos/goal"
-MOST_COMPRESSION = 5_000
-"""Beyond any real file: gzip reaches a thousand on constant data. Larger claims come from damaged headers."""
+MOST_LINKS = 16
+"""Soft links that are followed on the way to one column; rings have no end."""
 
 
 def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
@@ -152,15 +212,17 @@ def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
     """
     path = Path(path)
     require_file(path)
-    with located(str(path)), open_hdf5(path) as (columns, metadata):
-        return from_arrays(**columns, source=str(path), metadata=metadata, **{"name": path.stem, **rules})
+    with located(str(path)), open_hdf5(path) as (columns, facts):
+        return from_arrays(**columns, source=str(path), **facts, **{"name": path.stem, **rules})
 
 
 @contextlib.contextmanager
 def open_hdf5(path: Path) -> Iterator[tuple[dict[str, Column | None], dict[str, Any]]]:
-    """The columns and the metadata of a file of D4RL's layout, which is open meanwhile."""
+    """The columns of a file of D4RL's layout, which is open meanwhile, and what else ``prepare`` is told of it."""
     with _opened(path) as file, unpacking_threads() as threads:
-        yield _columns(file, threads), _metadata(file)
+        columns = _columns(file, threads)
+        columns, remarks = _columns(file, threads)
+        yield columns, {"metadata": kept_metadata(_facts(file)), "remarks": remarks}
 
 
 @contextlib.contextmanager
@@ -180,53 +242,77 @@ def _opened(path: Path) -> Iterator[Any]:
         yield file
 
 
-def _columns(file: Any, threads: ThreadPoolExecutor | None) -> dict[str, Column | None]:
-    """The columns that the file has, not yet read."""
-    key = ""
+def _columns(file: Any, threads: ThreadPoolExecutor | None) -> tuple[dict[str, Column | None], list[str]]:
+    """The columns that the file has, not yet read, and what there is to say about other names in it."""
+    key, left = "", MOST_COMPRESSION * file.id.get_filesize()
     try:
         columns = {}
         for key in (*NEEDED, *OPTIONAL):
-            columns[key] = _column(file, key, threads)
+            found = _dataset(file, key)
+            left -= found.nbytes if found is not None and found.size else 0
+            if left < 0:
+                raise DataError(
+                    f"column '{key}' claims shape {found.shape}, more than the file can hold; it is damaged."
+                )
+            columns[key] = None if found is None else Column(key, in_threads(found, threads))
         missing = [needed for needed in NEEDED if columns[needed] is None]
         if missing:
             raise DataError(f"column '{missing[0]}' is missing; {_contents(file)}")
-        return columns
+        return columns, resembling_names(file, columns)
     except DataError:
         raise
     except Exception as error:  # whatever h5py makes of damaged bytes
         raise DataError(f"column '{key}' cannot be read ({error}); copy or download the file again.") from None
 
 
-def _column(file: Any, key: str, threads: ThreadPoolExecutor | None) -> Column | None:
+def _dataset(file: Any, key: str) -> Any:
     import h5py
 
-    try:
-        found = file[key]
-    except KeyError:
-        _refuse_broken_link(file, key)
-        return None
-    if isinstance(found, h5py.Dataset):
-        if found.size and found.nbytes > MOST_COMPRESSION * file.id.get_filesize():
-            raise DataError(f"column '{key}' claims shape {found.shape}, more than the file can hold; it is damaged.")
-        return Column(key, in_threads(found, threads))
+    found = _find(file, key)
+    if found is None or isinstance(found, h5py.Dataset):
+        return found
     parts = ", ".join(list(found)[:5]) if isinstance(found, h5py.Group) else "a type"
     raise DataError(f"column '{key}' is a group ({parts}), not an array; join its parts into one.")
 
 
-def _refuse_broken_link(file: Any, key: str) -> None:
-    """Say where a column's link leads, if it has one: h5py itself calls such a column missing."""
+def _find(file: Any, key: str) -> Any:
+    """What the file itself holds under a name, or None; DataError for a link that is broken or leads elsewhere."""
     import h5py
 
-    link = file.get(key, getlink=True)
-    if isinstance(link, h5py.SoftLink):
-        raise DataError(
-            f"column '{key}' is a soft link to '{link.path}' in the same file, which cannot be found; store the array."
-        )
-    if isinstance(link, h5py.ExternalLink):
-        raise DataError(
-            f"column '{key}' is an external link to '{link.path}' in the file '{link.filename}', which cannot be "
-            "found; put that file beside this one, or store the array here."
-        )
+    found, left, num_links, target = file, key.split("/"), 0, ""
+    while left:
+        part = left.pop(0)
+        name = part.encode("utf-8", "surrogateescape")
+        if not part:
+            continue
+        is_held = isinstance(found, h5py.Group) and found.id.links.exists(name)
+        if target and (not is_held or num_links > MOST_LINKS):
+            raise DataError(
+                f"column '{key}' is a soft link to '{target}' in the same file, which cannot be found; store the array."
+            )
+        if not is_held:
+            return None
+        links = found.id.links
+        kind = links.get_info(name).type
+        if kind == h5py.h5l.TYPE_SOFT:
+            num_links, target = num_links + 1, links.get_val(name).decode("utf-8", "surrogateescape")
+            found, left = file if target.startswith("/") else found, [*target.split("/"), *left]
+        elif kind == h5py.h5l.TYPE_HARD:
+            found = found[part]
+        else:
+            raise _elsewhere(key, "an external link")
+    if isinstance(found, h5py.Dataset) and (found.external or _is_joined(found)):
+        raise _elsewhere(key, "stored outside of the file" if found.external else "joined from other files")
+    return found
+
+
+def _is_joined(dataset: Any) -> bool:
+    """Whether it is a virtual dataset with parts in other files."""
+    return dataset.is_virtual and any(source.file_name != "." for source in dataset.virtual_sources())
+
+
+def _elsewhere(key: str, how: str) -> DataError:
+    return DataError(f"column '{key}' is {how}, and no other file is opened for it; store the array here.")
 
 
 def _contents(file: Any) -> str:
@@ -236,27 +322,38 @@ def _contents(file: Any) -> str:
     return f"the file holds {', '.join(held[:12]) or 'nothing'}, D4RL's layout needs {', '.join(NEEDED)}."
 
 
-def _metadata(file: Any) -> dict[str, Any]:
-    """Attributes and ``metadata/`` scalars as JSON values; what cannot be read or is large is left out."""
+def _facts(file: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Attributes, ``metadata/`` scalars and a constant goal, each with a function that reads it."""
     import h5py
 
-    facts: dict[str, Any] = {}
+    def attribute(key: str) -> Any:
+        if h5py.h5a.open(file.id, key.encode("utf-8", "surrogateescape")).get_storage_size() > MOST_METADATA:
+            raise ValueError("too large")
+        return file.attrs[key]
+
+    def scalar(key: str) -> Any:
+        found = _find(file, key)
+        if not isinstance(found, h5py.Dataset) or found.size is None or found.nbytes > MOST_METADATA:
+            raise ValueError("no scalar")
+        return found[()]
+
+    def constant(key: str) -> Any:
+        goal = _find(file, key)
+        is_goal = isinstance(goal, h5py.Dataset) and goal.ndim == 2 and len(goal)
+        if not is_goal or goal.nbytes > MOST_COMPRESSION * file.id.get_filesize() or not _is_constant(goal):
+            raise ValueError("not constant")
+        return goal[0]
+
     unreadable = contextlib.suppress(Exception)  # metadata is a courtesy; the columns decide
     with unreadable:
+        yield CONSTANT, lambda: constant(CONSTANT)
+    with unreadable:
         for key in file.attrs:
-            with unreadable:
-                facts[key] = json_value(file.attrs[key])
+            yield key, lambda key=key: attribute(key)
     with unreadable:
-        if isinstance(group := file.get("metadata"), h5py.Group):
-            for key, found in group.items():
-                if isinstance(found, h5py.Dataset) and found.size is not None and found.size <= 64:
-                    with unreadable:
-                        facts[f"metadata/{key}"] = json_value(found[()])
-    with unreadable:
-        goal = file.get(CONSTANT)
-        if isinstance(goal, h5py.Dataset) and goal.ndim == 2 and len(goal) and _is_constant(goal):
-            facts[CONSTANT] = json_value(goal[0])
-    return facts
+        if isinstance(group := _find(file, "metadata"), h5py.Group):
+            for key in group:
+                yield f"metadata/{key}", lambda key=f"metadata/{key}": scalar(key)
 
 
 def _is_constant(values: Any) -> bool:
@@ -272,11 +369,12 @@ def read_npz(path: str | Path, **rules: Any) -> Dataset:
     path = Path(path)
     require_file(path)
     with located(str(path)):
-        columns = _columns_npz(path)
-        return from_arrays(**columns, source=str(path), **{"name": path.stem, **rules})
+        columns, remarks = _columns_npz(path)
+        return from_arrays(**columns, source=str(path), remarks=remarks, **{"name": path.stem, **rules})
 
 
-def _columns_npz(path: Path) -> dict[str, np.ndarray | None]:
+def _columns_npz(path: Path) -> tuple[dict[str, np.ndarray | None], list[str]]:
+    """The columns that are known, and what there is to say about the others."""
     key = ""
     try:
         # NumPy leaves a damaged file open, so it is opened here.
@@ -290,10 +388,13 @@ def _columns_npz(path: Path) -> dict[str, np.ndarray | None]:
                     f"column '{missing[0]}' is missing; the file holds "
                     f"{', '.join(archive.files[:12]) or 'nothing'}, and {', '.join(NEEDED)} are needed."
                 )
+            claimed = sum(trial.file_size for trial in archive.zip.infolist())
+            if claimed > MOST_COMPRESSION * path.stat().st_size:
+                raise DataError(f"the file claims {claimed:,} bytes, more than it can hold; it is damaged.")
             columns = {}
             for key in (*NEEDED, *OPTIONAL):
                 columns[key] = archive.get(key)
-            return columns
+            return columns, resembling_names(archive.files, columns)
     except DataError:
         raise
     except Exception as error:  # whatever NumPy and zipfile make of damaged bytes

@@ -15,9 +15,9 @@ import numpy as np
 
 from vem.data.actions import choices_of
 from vem.data.arrays import Prepared, prepare
-from vem.data.checks import located
+from vem.data.checks import Bounds, known_bounds, located
 from vem.data.dataset import Dataset, RowBlock, whole_episodes
-from vem.data.files import open_hdf5, read_hdf5, read_npz, require_file
+from vem.data.files import open_hdf5, read_hdf5, read_npz, require_file, user_path
 from vem.data.shards import SUFFIX, Report, open_shards, read_index, write_shards
 from vem.data.table_columns import is_table, table_files
 from vem.data.tables import ENTRIES, read_table
@@ -39,7 +39,7 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
     D4RL's own file name.
     """
     text = str(source)
-    path = Path(text).expanduser()
+    path = user_path(text)
     if path.suffix == SUFFIX:
         return open_shards(path, **rules)
     if _is_table(path):
@@ -61,7 +61,7 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
 
 def find_file(source: str, data_dir: str | Path | None = None) -> Path | None:
     """The file that ``load`` would read for ``source``; None where that is no file."""
-    path = Path(source).expanduser()
+    path = user_path(source)
     if source.startswith("minari:") or source in BUILT_IN or path.suffix == SUFFIX or _is_table(path):
         return None
     return path if _is_path(path) else _find_named(source, data_dir)
@@ -87,7 +87,7 @@ def _refuse_table_rules(source: str, rules: dict[str, Any]) -> None:
 def search_directories(data_dir: str | Path | None = None) -> list[Path]:
     """Where benchmark names are looked up, in this order; directories that do not exist included."""
     places = [data_dir, os.environ.get("VEM_DATA"), Path("~/.d4rl/datasets")]
-    return list(dict.fromkeys(Path(place).expanduser() for place in places if place))
+    return list(dict.fromkeys(user_path(place) for place in places if place))
 
 
 def dataset_files(data_dir: str | Path | None = None) -> list[Path]:
@@ -202,12 +202,13 @@ def convert(
     require_file(file)
     with ExitStack() as held:
         with located(str(file)):
-            columns, metadata = held.enter_context(open_hdf5(file))
-            prepared = prepare(**columns, source=str(file), metadata=metadata, **{**named, **rules})
+            columns, facts = held.enter_context(open_hdf5(file))
+            prepared = prepare(**columns, source=str(file), **facts, **{**named, **rules})
             discrete = rules.get("discrete")
             _require_numbers(prepared.is_whole_type if discrete is None else discrete is not False)
         key = {**_identity(file), "rules": prepared.info.rules, "action_bounds": _listed(bounds)}
-        path = write_columns(out, prepared, key, bounds, report)
+        known = known_bounds(prepared.info.task, rules.get("environment"), prepared.moves.shape[1])
+        path = write_columns(out, prepared, key, bounds, report, known)
     _warn(path)
     return path
 
@@ -218,6 +219,7 @@ def write_columns(
     key: dict[str, Any],
     action_bounds: tuple[Any, Any] | None = None,
     report: Report | None = None,
+    known: Bounds | None = None,
 ) -> Path:
     """Write the shards of recorded columns that slice by rows, such as those of an open file.
 
@@ -248,6 +250,7 @@ def write_columns(
         action_size=prepared.moves.shape[1],
         num_rows=int(counts.sum()),
         action_bounds=action_bounds,
+        known=known,
         key=key,
         report=report,
     )

@@ -14,7 +14,8 @@ from typing import Any
 
 from vem.data.actions import MOST_CHOICES
 from vem.data.encoding import KINDS, MISSING_RULES, label_text
-from vem.errors import DataError, SettingsError
+from vem.data.files import refuse_pipe, user_path
+from vem.errors import DataError, SettingsError, printable
 
 # The mapping as a TOML file, with comments that explain it.
 
@@ -22,11 +23,12 @@ from vem.errors import DataError, SettingsError
 def read_toml(path: Path) -> dict[str, Any]:
     """The entries of a mapping file."""
     try:
+        refuse_pipe(path)
         with path.open("rb") as file:
             return tomllib.load(file)
     except OSError as error:
         raise DataError(f"{path}: the mapping cannot be read ({error.strerror}); check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(
             f"{path}: the mapping is no TOML ({error}); vem data map FILE --out {path.name} writes one."
         ) from None
@@ -40,23 +42,28 @@ def to_toml(
     ``remarks`` are comments above an entry or, as ``columns.NAME``, above what is said about a column.
     """
     remarks = remarks or {}
-    lines = [f"# {text}" for text in heading] + ([""] if heading else [])
+    lines = _comments(heading) + ([""] if heading else [])
     stored = dict(entries)
     columns = stored.pop("columns", {})
     for key in dict.fromkeys([*stored, *(key for key in remarks if not key.startswith("columns."))]):
-        lines += [f"# {text}" for text in remarks.get(key, ())]
+        lines += _comments(remarks.get(key, ()))
         if key in stored:
             lines.append(f"{key} = {_toml_value(stored[key])}")
         lines.append("")
     for name in dict.fromkeys(
         [*columns, *(key.removeprefix("columns.") for key in remarks if key.startswith("columns."))]
     ):
-        lines += [f"# {text}" for text in remarks.get(f"columns.{name}", ())]
+        lines += _comments(remarks.get(f"columns.{name}", ()))
         if name in columns:
             lines.append(f"[columns.{_toml_key(name)}]")
             lines += [f"{key} = {_toml_value(value)}" for key, value in columns[name].items()]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _comments(texts: Sequence[str]) -> list[str]:
+    """Each text as one comment: a name with a line break in it must not begin an entry."""
+    return [f"# {printable(text)}" for text in texts]
 
 
 def _toml_key(name: str) -> str:
@@ -66,8 +73,11 @@ def _toml_key(name: str) -> str:
 def _toml_value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml_value, value))}]"
-    # JSON's strings and numbers are TOML's, once the escapes above the basic plane are left as they are.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if isinstance(value, str) else repr(value)
+    if not isinstance(value, str):
+        return repr(value)
+    # JSON's strings are TOML's, once what a terminal would obey is escaped and the rest left as it is.
+    quoted = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
 
 
 ACTION_KINDS = ("box", "discrete")
@@ -211,7 +221,7 @@ class TableMap:
 def make_map(given: TableMap | Mapping[str, Any] | str | Path | None = None, **roles: Any) -> TableMap:
     """The mapping that a TableMap, a dict or a TOML file gives, with ``roles`` on top; not yet checked as a whole."""
     if isinstance(given, str | Path):
-        given = read_toml(Path(given).expanduser())
+        given = read_toml(user_path(given))
     if isinstance(given, TableMap):
         given = given.to_json()
     if not isinstance(given, Mapping | None):

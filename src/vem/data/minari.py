@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from vem.data.actions import choices_of
 from vem.data.arrays import from_arrays
 from vem.data.checks import as_float32, located, space_bounds
 from vem.data.dataset import Dataset
-from vem.data.files import json_value
+from vem.data.files import kept_metadata, refuse_pipe
 from vem.data.spaces import from_space, space_columns
 from vem.errors import DataError
 
@@ -57,18 +58,41 @@ def read_minari(dataset_id: str, **rules: Any) -> Dataset:
         )
 
 
+def stored_metadata(dataset_id: str) -> dict[str, Any]:
+    """What the file metadata.json of a Minari dataset on this machine says; FileNotFoundError without one.
+
+    Where the spaces are missing, Minari would make the environment to learn them: whatever the file names would run.
+    """
+    from minari.storage import get_dataset_path
+
+    path = get_dataset_path(dataset_id) / "data" / "metadata.json"
+    try:
+        refuse_pipe(path)
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is damaged ({error}); fetch the dataset again.") from None
+    if not isinstance(stored, dict) or not all(
+        isinstance(stored.get(name), str) for name in ("observation_space", "action_space")
+    ):
+        raise DataError(f"{path}: names no observation_space or action_space; record the dataset with both.")
+    return stored
+
+
 def _open(dataset_id: str) -> Any:
     try:
         import minari
     except ImportError:
         raise DataError("Minari is not installed; install it with: pip install 'vem[minari]'.") from None
     try:
+        stored_metadata(dataset_id)
         dataset = minari.load_dataset(dataset_id)
     except FileNotFoundError:
         held = ", ".join(sorted(minari.list_local_datasets())[:12]) or "none"
         raise DataError(
             f"not on this machine; fetch it with: minari download {dataset_id}. Local datasets: {held}."
         ) from None
+    except DataError:
+        raise
     except Exception as error:
         raise DataError(f"Minari cannot open it ({error}); check the id with: minari list local.") from None
     return dataset
@@ -139,12 +163,7 @@ def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _metadata(dataset: Any) -> dict[str, Any]:
-    facts: dict[str, Any] = {"environment": dataset.env_spec.id if dataset.env_spec else None}
-    for key, value in dataset.storage.metadata.items():
-        if key in ("env_spec", "eval_env_spec"):
-            continue
-        try:
-            facts[key] = json_value(value)
-        except TypeError:
-            continue
-    return facts
+    stored = {"environment": dataset.env_spec.id if dataset.env_spec else None, **dataset.storage.metadata}
+    return kept_metadata(
+        (key, lambda value=value: value) for key, value in stored.items() if key not in ("env_spec", "eval_env_spec")
+    )

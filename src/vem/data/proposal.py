@@ -23,7 +23,7 @@ from vem.data.table_columns import (
     propose_gap,
     scan,
 )
-from vem.errors import DataError
+from vem.errors import DataError, printable
 
 NAMES: dict[str, tuple[str, ...]] = {
     "reward": ("reward", "rewards", "rew", "r"),
@@ -58,9 +58,9 @@ class Proposal(NamedTuple):
 
     def explanation(self) -> list[str]:
         """One line for each column: its role and the reason; then what is left to say."""
-        width = max(map(len, self.reasons))
-        lines = [f"{name.ljust(width)}  {reason}" for name, reason in self.reasons.items()]
-        return [*lines, f"to decide: {self.unclear}"] if self.unclear else lines
+        width = max(len(printable(name)) for name in self.reasons)
+        lines = [f"{printable(name).ljust(width)}  {printable(reason)}" for name, reason in self.reasons.items()]
+        return [*lines, printable(f"to decide: {self.unclear}")] if self.unclear else lines
 
     def heading(self, table: Table) -> list[str]:
         """What stands at the top of the mapping file."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import shutil
 import zlib
@@ -22,9 +23,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from vem.data.arrays import complete_info
-from vem.data.checks import FiniteCheck, bounds_to_json, located, override_bounds
+from vem.data.checks import Bounds, FiniteCheck, bounds_to_json, located, override_bounds
 from vem.data.dataset import DataInfo, Dataset, Facts, RowBlock, facts_of, fingerprint, info_from_json, with_bounds
-from vem.data.files import json_value
+from vem.data.files import json_value, require_inside, user_path
 from vem.errors import DataError, SettingsError
 from vem.storage import replace_file
 from vem.tasks import resolve_task
@@ -40,6 +41,8 @@ DTYPES = {
     "valid": np.dtype("|b1"),
     "terminal": np.dtype("|b1"),
 }
+LARGEST_COUNT = 1 << 40
+"""Rows, or numbers in a row, that an index may name."""
 JOURNAL = "unfinished.jsonl"
 """What a conversion has written so far; it is gone when all is written."""
 
@@ -52,15 +55,22 @@ class Shards:
 
     def __init__(self, path: Path, index: dict[str, Any]) -> None:
         self.path = path
-        self.num_rows: int = index["num_rows"]
+        self.num_rows = _count(index, "num_rows")
         self.sizes: dict[str, tuple[int, ...]] = {
-            name: (index[f"{name.removesuffix('s')}_size"],) if name in ("observations", "actions") else ()
+            name: (_count(index, f"{name.removesuffix('s')}_size"),) if name in ("observations", "actions") else ()
             for name in DTYPES
         }
-        self.fingerprint: str = index["fingerprint"]
+        self.fingerprint = str(index["fingerprint"])
         self.facts = Facts.from_json(index["facts"])
         self.info = info_from_json(index["info"])
-        self._checksums = {name: np.asarray(index["crc32"][name], np.uint32) for name in DTYPES}
+        lengths = {len(self.facts.observation_mean), len(self.facts.observation_deviation)}
+        if lengths != set(self.sizes["observations"]) or {
+            len(self.info.action_low),
+            len(self.info.action_high),
+        } != set(self.sizes["actions"]):
+            raise ValueError("its sizes contradict one another")
+        num_shards = -(-self.num_rows // SHARD_ROWS)
+        self._checksums = {name: _checksums(index["crc32"][name], num_shards) for name in DTYPES}
 
     def file(self, column: str) -> Path:
         """The file of a column."""
@@ -74,6 +84,7 @@ class Shards:
         """DataError unless every column's file is there and has the right size."""
         for name in DTYPES:
             file, expected = self.file(name), self.num_rows * self.row_bytes(name)
+            require_inside(file, self.path)
             try:
                 found = file.stat().st_size
             except OSError as error:
@@ -127,12 +138,13 @@ class Shards:
 
 def row_bytes(column: str, size: tuple[int, ...]) -> int:
     """Bytes of one row of a column."""
-    return DTYPES[column].itemsize * int(np.prod(size, dtype=np.int64))
+    return DTYPES[column].itemsize * math.prod(size)
 
 
 def read_index(path: Path) -> Shards:
     """The shards in a folder; DataError if they cannot be used."""
     file = path / "index.json"
+    require_inside(file, path)
     try:
         index = json.loads(file.read_text(encoding="utf-8"))
         if index.pop("checksum") != index_checksum(index):
@@ -147,8 +159,25 @@ def read_index(path: Path) -> Shards:
             ) from None
         problem = "has no index.json" if path.is_dir() else "does not exist"
         raise DataError(f"{path}: {problem}; make one with: vem data convert SOURCE {path}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DataError(f"{file}: is damaged ({error}); convert the data again.") from None
+
+
+def _count(index: dict[str, Any], key: str) -> int:
+    """A whole number from 1 to what an array may have."""
+    value = index[key]
+    if type(value) is not int or not 0 < value <= LARGEST_COUNT:
+        raise ValueError(f"{key} is {str(value)[:40]}")
+    return value
+
+
+def _checksums(values: Any, count: int) -> np.ndarray:
+    """The checksum of each shard of a column."""
+    if not isinstance(values, list) or len(values) != count:
+        raise ValueError(f"crc32 does not hold {count} checksums")
+    if not all(type(value) is int and 0 <= value < 1 << 32 for value in values):
+        raise ValueError("crc32 holds what is no checksum")
+    return np.asarray(values, np.uint32)
 
 
 def index_checksum(index: dict[str, Any]) -> int:
@@ -162,7 +191,7 @@ def open_shards(path: str | Path, **rules: Any) -> Dataset:
     The reading rules were applied by the conversion, so ``rules`` may only repeat them; ``task``, ``environment`` and
     ``name`` may say what the data is, and ``action_bounds`` where the policy may act.
     """
-    path = Path(path).expanduser()
+    path = user_path(path)
     shards = read_index(path)
     shards.require_files()
     info = dataclasses.replace(shards.info, source=str(path))
@@ -228,6 +257,7 @@ def write_shards(
     action_size: int,
     num_rows: int | None = None,
     action_bounds: tuple[Any, Any] | None = None,
+    known: Bounds | None = None,
     key: dict[str, Any] | None = None,
     report: Report | None = None,
 ) -> Path:
@@ -236,9 +266,10 @@ def write_shards(
     ``blocks(first)`` gives the rows from row ``first`` on, in blocks of any size, in the form that ``Dataset``
     describes; ``num_rows`` is how many there are in all, where that is known. ``key`` says what they are read from:
     an unfinished folder with the same key is gone on with after its finished shards are checked, a finished one from
-    its first damaged shard on. Without ``action_bounds`` they follow from the data, as in ``from_arrays``.
+    its first damaged shard on. Without ``action_bounds`` they are ``known`` or follow from the data, as in
+    ``from_arrays``.
     """
-    path = Path(out).expanduser()
+    path = user_path(out)
     if path.suffix != SUFFIX:
         raise DataError(f"{path}: shards are a folder NAME{SUFFIX}; write to {path.with_suffix(SUFFIX)}.")
     sizes: dict[str, tuple[int, ...]] = {"observations": (observation_size,), "actions": (action_size,)}
@@ -256,7 +287,7 @@ def write_shards(
                 writer.write(block)
                 if report:
                     report("write", writer.num_rows, num_rows or writer.num_rows)
-            writer.finish(info, action_bounds, report)
+            writer.finish(info, action_bounds, known, report)
     except OSError as error:
         raise DataError(
             f"{path}: cannot be written ({error.strerror or error}). The finished shards are kept: make room, or "
@@ -280,6 +311,8 @@ class _Writer:
     def __enter__(self) -> _Writer:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            for name in (JOURNAL, "index.json", *(f"{name}.bin" for name in DTYPES)):
+                require_inside(self.path / name, self.path)
             self.checksums = self._finished()
             self.num_rows = len(self.checksums) * SHARD_ROWS
             lines = [self.header, *self.checksums]
@@ -328,7 +361,7 @@ class _Writer:
                 checksums = checksums[: stored["num_rows"] // SHARD_ROWS]
             else:
                 header, checksums = None, []
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             header, checksums = None, []
         if header is None and any(self.path.iterdir()):
             raise DataError(f"{self.path}: the folder is not empty and holds no readable shards; choose another name.")
@@ -368,7 +401,9 @@ class _Writer:
         self._journal.flush()
         os.fsync(self._journal.fileno())
 
-    def finish(self, info: DataInfo, action_bounds: tuple[Any, Any] | None, report: Report | None) -> None:
+    def finish(
+        self, info: DataInfo, action_bounds: tuple[Any, Any] | None, known: Bounds | None, report: Report | None
+    ) -> None:
         """Check all rows, gather the facts about them, and write index.json: the folder is complete."""
         with located(str(self.path)):
             if self.num_rows == 0:
@@ -382,7 +417,7 @@ class _Writer:
                 }
             )
             dataset = Dataset(*columns, info=info)
-            info = complete_info(info, columns.actions, columns.rewards, columns.valid, action_bounds)
+            info = complete_info(info, columns.actions, columns.rewards, columns.valid, action_bounds, known)
             index = {
                 "format": FORMAT,
                 "version": VERSION,
@@ -443,7 +478,7 @@ def _write_all(file: BinaryIO, content: memoryview) -> None:
 def _parse(line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

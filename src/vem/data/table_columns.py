@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vem.data.checks import located
 from vem.data.encoding import ABSENT, LARGEST, is_missing, label_text
-from vem.data.files import require_file
+from vem.data.files import require_file, require_inside, user_path
 from vem.data.mapping import KEEP, TableMap
 from vem.errors import DataError
 
@@ -226,6 +228,10 @@ def _remedy(kind: str) -> str:
 # Frames in memory → an Arrow table: pandas, Polars, Arrow, or a dict of columns. What does not fit is named.
 
 
+MOST_COLUMNS = 10_000
+"""Columns of a table; each is looked at by itself."""
+
+
 def arrow_table(frame: Any) -> Any:
     """The frame as an Arrow table; DataError names the column and the row that no table can hold."""
     import pyarrow as pa
@@ -256,10 +262,19 @@ def arrow_table(frame: Any) -> Any:
 
 
 def require_different_names(names: Sequence[str]) -> None:
-    """DataError if two columns have one name."""
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise DataError(f"two columns are called '{twice[0]}'; give each its own name.")
+    """DataError if two columns have one name, or there are too many."""
+    require_few_columns(len(names))
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise DataError(f"two columns are called '{twice}'; give each its own name.")
+
+
+def require_few_columns(count: int) -> None:
+    """DataError if a table has more columns than are looked at."""
+    if count > MOST_COLUMNS:
+        raise DataError(
+            f"the table has more than {MOST_COLUMNS:,} columns; keep those that matter, or give arrays as .npz or .hdf5."
+        )
 
 
 def first_line(error: BaseException) -> str:
@@ -332,6 +347,8 @@ def _problem(name: str, values: Iterable[Any]) -> str | None:
 
 SEPARATORS = ",;\t|"
 BLOCK_BYTES = 1 << 22
+HEAD_BYTES = 1 << 20
+"""Bytes of the beginning that the separator, the decimal mark and the number of columns are found in."""
 CSV_PART_NUMBER = r"^\s*[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?\s*$"
 MOSTLY = 0.8
 NOT_UTF8 = "the text is not UTF-8; save the file with that encoding."
@@ -362,11 +379,12 @@ class CsvPart:
 
         self.path, self.name, self.num_rows = path, path.name, None
         with pa.input_stream(str(path), compression="detect") as stream:
-            head = stream.read(1 << 16)
+            head = stream.read(HEAD_BYTES)
         self._is_checked = False
         _require_utf8(head)
         header, first, *_ = [*re.split(r"\r\n|\n|\r", head.decode("utf-8", "replace"), maxsplit=2), ""]
         self.separator = max(SEPARATORS, key=header.count)
+        require_few_columns(header.count(self.separator) + 1)
         cells = first.strip().split(self.separator)
         self.decimal = "," if self.separator != "," and any(map(DECIMAL_COMMA.fullmatch, cells)) else "."
         self.names = next(csv.reader([header.strip("\ufeff")], delimiter=self.separator), [])
@@ -392,9 +410,8 @@ class CsvPart:
                 f"{self.path}: the first line holds numbers ({', '.join(self.names[:4])}, …) where the names of the "
                 "columns are expected; put a line with names in front."
             )
-        for name in self.names:
-            if self.names.count(name) > 1:
-                raise DataError(f"{self.path}: two columns are called '{name}'; give each its own name.")
+        with located(str(self.path)):
+            require_different_names(self.names)
 
     def batches(self, columns: list[str]) -> Iterator[Any]:
         """The rows in order: numbers and booleans where a block holds nothing else, else text."""
@@ -601,7 +618,7 @@ def open_table(source: Any) -> Table:
     require_pyarrow()
     if not isinstance(source, str | Path):
         return Table([_MemoryPart(arrow_table(source))], "table", "arrays")
-    path = Path(source).expanduser()
+    path = user_path(source)
     if path.is_dir():
         files = table_files(path)
         if not files:
@@ -611,6 +628,8 @@ def open_table(source: Any) -> Table:
                 f"{path}: the folder holds files of several kinds ({', '.join(sorted({_suffix(f) for f in files}))}); "
                 "keep one kind, or give one file."
             )
+        for file in files:
+            require_inside(file, path)
         return Table([_part(file) for file in files], path.name, str(path))
     require_file(path)
     return Table([_part(path)], path.name.removesuffix(_suffix(path)), str(path))

@@ -11,7 +11,7 @@ import numpy as np
 
 from vem.data.actions import ActionColumn
 from vem.data.arrays import JUMP_FACTOR, SPLITS, TELEPORTS, TIME_LIMITS, assemble, find_resets, jump_thresholds, lay_out
-from vem.data.checks import Column, located, require_choice
+from vem.data.checks import Column, known_bounds, located, require_choice
 from vem.data.dataset import DataInfo, Dataset, RowBlock
 from vem.data.encoding import ABSENT, Encoder, InputColumn
 from vem.data.mapping import TableMap, make_map
@@ -423,7 +423,8 @@ class _Reading:
             },
             warnings=tuple(self.found),
         )
-        return assemble(rows.block, info, action_bounds or self._bounds(encoder))
+        known = known_bounds(info.task, environment, len(encoder.outputs))
+        return assemble(rows.block, info, action_bounds or self._bounds(encoder), known)
 
     def _look(self) -> tuple[dict[str, ColumnFacts], _Keys]:
         """The first pass: what the columns hold, and what orders the rows."""

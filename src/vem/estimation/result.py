@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from vem.evaluation.statistics import Table
+from vem.storage import misfit
 from vem.training.records import EstimateSummary
 from vem.training.run import RunDirectory
 
@@ -170,9 +171,10 @@ class Estimate:
             facts["groups"] = tuple(GroupEstimate(**_values(row)) for row in facts["groups"])
             facts["warnings"] = tuple(facts["warnings"])
             found = cls(**facts)
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             return None
-        return found if found.groups else None
+        is_whole = found.groups and all(group.trials for group in found.groups) and misfit(found, cls) is None
+        return found if is_whole else None
 
 
 def read_estimate(files: RunDirectory, data: str | None = None) -> Estimate | None:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vem.data.minari import stored_metadata
 from vem.errors import SimulatorError
 from vem.evaluation.rollout import Environment
 from vem.tasks import find_task, task_of, task_of_environment
 
 if TYPE_CHECKING:
     import gymnasium
+    from gymnasium.envs.registration import EnvSpec
 
     from vem.training.run import RunDirectory
 
 
 NAME_ONE = "say which task it is (--task NAME), or give vem evaluate an environment (--env ID)"
+
+
+PACKAGES = ("gymnasium", "gymnasium_robotics", "vem")
+"""Whose registered environments a file may name with arguments of its own; others with those they are registered with."""
 
 
 class References(NamedTuple):
@@ -64,11 +72,49 @@ class EnvironmentSpec:
 
         import_robotics()
         try:
-            return gymnasium.make(EnvSpec.from_json(self.text), disable_env_checker=True)
-        except (gymnasium.error.Error, ImportError, OSError, TypeError, ValueError) as error:
+            spec = EnvSpec.from_json(self.text)
+            _require_known(spec)
+            return gymnasium.make(spec, disable_env_checker=True)
+        except SimulatorError:
+            raise
+        except Exception as error:  # whatever the file's arguments lead to
             raise SimulatorError(
-                f"the Minari dataset's environment cannot be made: {error}; evaluate in another"
+                f"the Minari dataset's environment cannot be made: {error}; evaluate in another (--env ID)"
             ) from error
+
+
+def _require_known(spec: EnvSpec) -> None:
+    """ValueError unless a specification from a file names classes of environments and wrappers that are known here.
+
+    An entry point can be any function and its arguments anything, so that making one from a file would run commands.
+    """
+    import gymnasium
+
+    registered = [known for known in gymnasium.registry.values() if known.entry_point == spec.entry_point]
+    is_ours = any(str(spec.entry_point).startswith(f"{package}.") for package in PACKAGES)
+    arguments = _arguments(spec)
+    if not isinstance(spec.entry_point, str) or not any(
+        is_ours or (known.id, _arguments(known)) == (spec.id, arguments) for known in registered
+    ):
+        raise ValueError(f"its file asks for {spec.entry_point!r}, which is no registered environment")
+    for wrapper in spec.additional_wrappers:
+        if not _is_wrapper(str(wrapper.entry_point)):
+            raise ValueError(f"its file asks for the wrapper {wrapper.entry_point!r}, which is none of Gymnasium's")
+
+
+def _is_wrapper(entry_point: str) -> bool:
+    """Whether this is a wrapper of Gymnasium or vem that writes no files."""
+    import gymnasium
+
+    module, _, name = entry_point.partition(":")
+    place = importlib.import_module(module) if module.startswith("vem.envs.") else gymnasium.wrappers
+    kind = getattr(place, name, None)
+    is_wrapper = isinstance(kind, type) and issubclass(kind, gymnasium.Wrapper) and kind.__module__ == module
+    return is_wrapper and kind is not gymnasium.wrappers.RecordVideo
+
+
+def _arguments(spec: EnvSpec) -> dict[str, Any]:
+    return {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
 
 
 @dataclass(frozen=True)
@@ -112,6 +158,30 @@ def own_environment(data: Mapping[str, Any]) -> str | None:
         return None
 
 
+def named_environment(name: object) -> str | None:
+    """The name of an environment that a file gives; SimulatorError where making it would import a module.
+
+    A module that this process has imported, and whose id is known since, is no news.
+    """
+    if name is None or name == "":
+        return None
+    if not isinstance(name, str):
+        raise SimulatorError(f"the environment's name is {str(name)[:80]!r}, which is no text; {NAME_ONE}")
+    module, separator, identifier = name.partition(":")
+    if separator and not (module in sys.modules and _is_registered(identifier)):
+        raise SimulatorError(
+            f"the environment {name!r} is named by a file, which must not have its module imported; if you trust it, "
+            f"name it yourself: --env {name}"
+        )
+    return name
+
+
+def _is_registered(identifier: str) -> bool:
+    import gymnasium
+
+    return identifier in gymnasium.registry
+
+
 def environment_references(environment: Environment) -> tuple[str, References | None]:
     """The name of an environment and its reference scores, where known."""
     if callable(environment):
@@ -131,7 +201,7 @@ def find_environment(
     is drawn anew in every episode. Minari data has its own environment and references; they are not D4RL's, even where
     the names look alike.
     """
-    name = environment or data["environment"]
+    name = environment or named_environment(data["environment"])
     if name is None and data["source"].startswith("minari:"):
         return _minari_environment(data)
     task = task_of(data) if name is None else find_task(name) or task_of_environment(name)
@@ -141,7 +211,8 @@ def find_environment(
         raise SimulatorError(f"the data {data['name']} names no environment; {NAME_ONE}")
     references = References(task.minimum, task.maximum, task.references) if task else None
     goal = data["metadata"].get("goal", data["metadata"].get("infos/goal"))
-    if environment is None and name.startswith("vem/AntMaze") and isinstance(goal, list | tuple) and len(goal) == 2:
+    is_goal = isinstance(goal, list | tuple) and len(goal) == 2 and all(isinstance(part, int | float) for part in goal)
+    if environment is None and name.startswith("vem/AntMaze") and is_goal:
         x, y = (float(part) for part in goal)
         return GoalEnvironment(name, (x, y)), f"{name} with its goal at ({x:.2f}, {y:.2f})", references
     return name, name, references
@@ -149,17 +220,15 @@ def find_environment(
 
 def _minari_environment(data: Mapping[str, Any]) -> tuple[Environment, str, References | None]:
     dataset_id, metadata = data["source"].removeprefix("minari:"), data["metadata"]
-    if not metadata.get("environment"):
+    name = named_environment(metadata.get("environment"))
+    if not name:
         raise SimulatorError(f"the Minari dataset {dataset_id} names no environment; {NAME_ONE}")
     low, high = metadata.get("ref_min_score"), metadata.get("ref_max_score")
     references = None if low is None or high is None else References(low, high, f"Minari {dataset_id}")
     try:
-        import minari
-
-        stored = minari.load_dataset(dataset_id).storage.metadata
+        stored = stored_metadata(dataset_id)
     except (ImportError, FileNotFoundError):
         # The id alone still makes the environment, though without the dataset's arguments.
-        return metadata["environment"], metadata["environment"], references
-    spec = stored.get("eval_env_spec") or stored["env_spec"]
-    text = spec if isinstance(spec, str) else spec.to_json()
-    return EnvironmentSpec(text), metadata["environment"], references
+        return name, name, references
+    text = stored.get("eval_env_spec") or stored.get("env_spec")
+    return (EnvironmentSpec(text) if isinstance(text, str) else name), name, references

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vem.errors import RunError, SettingsError
-from vem.evaluation.environments import RunTarget, environment_references, find_target
+from vem.evaluation.environments import RunTarget, environment_references, find_target, named_environment
 from vem.evaluation.results import Evaluation, summarize
 from vem.evaluation.rollout import Environment
 from vem.evaluation.workers import Evaluator
 from vem.policy import Policy, load_policy
 from vem.training.records import Actions, EpisodeRecord
+from vem.training.request import check_period
 
 if TYPE_CHECKING:
     from vem.training.loop import Progress
@@ -120,7 +121,7 @@ def _evaluate_policy(
     stochastic: bool | None,
     progress: bool,
 ) -> Evaluation:
-    environment = environment or policy.info.get("environment")
+    environment = environment or named_environment(policy.info.get("environment"))
     if environment is None:
         raise SettingsError("the policy names no environment; give one: evaluate(policy, environment)")
     name, references = environment_references(environment)
@@ -178,16 +179,6 @@ def _counter(is_wanted: bool) -> Iterator[Callable[[int, int], None]]:
 NUM_EPISODES = 20
 """Episodes of each policy on the way."""
 NUM_LAST_EPISODES = 100
-
-
-def check_period(every: float | None) -> None:
-    """SettingsError unless ``every`` is a number of steps, a share of them, or None for no evaluation."""
-    is_steps = isinstance(every, int) and not isinstance(every, bool) and every >= 1
-    is_share = isinstance(every, float) and 0 < every < 1
-    if every is not None and not is_steps and not is_share:
-        raise SettingsError(
-            f"--evaluate-every is {every!r}; give a whole number of steps, 1 or more, or a share of them such as 0.2"
-        )
 
 
 def num_periods(steps: int, num_steps: int, every: float) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from vem.evaluation.environments import References
 from vem.evaluation.statistics import Spread, Table, over_seeds
+from vem.storage import misfit
 from vem.tasks import normalized_score
 from vem.training.records import Actions, EpisodeRecord, EvaluationSummary
 from vem.training.run import RunDirectory
@@ -244,7 +245,7 @@ class Evaluation:
                 )
                 for group in stored["groups"]
             )
-            return cls(
+            found = cls(
                 stored["environment"],
                 References(**references) if references else None,
                 stored["num_episodes"],
@@ -254,8 +255,10 @@ class Evaluation:
                 trials,
                 groups,
             )
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             return None
+        is_whole = groups and all(group.trials for group in groups) and misfit(found, cls) is None
+        return found if is_whole else None
 
 
 def read_evaluation(files: RunDirectory, environment: str | None = None) -> Evaluation | None:

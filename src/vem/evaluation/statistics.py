@@ -17,6 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from vem.terminal import printable
+
 NUM_RESAMPLES = 2000
 CONFIDENCE = 0.95
 
@@ -160,11 +162,11 @@ class Table(NamedTuple):
         from rich.text import Text
 
         # Text and not strings: brackets in a cell are no markup.
-        drawn = Drawn(title=Text(self.title), title_justify="left")
+        drawn = Drawn(title=Text(printable(self.title)), title_justify="left")
         for index, name in enumerate(self.header):
-            drawn.add_column(Text(name), justify="right" if index else "left", no_wrap=not index)
+            drawn.add_column(Text(printable(name)), justify="right" if index else "left", no_wrap=not index)
         for row in self.rows:
-            drawn.add_row(*map(Text, row))
+            drawn.add_row(*(Text(printable(text)) for text in row))
         Console(highlight=False).print(drawn)
         for note in self.notes:
             print(note)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 FORMAT = "vem-policy"
 VERSION = 1
+FAR_OUTSIDE: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
+"""Far outside of the data numbers overflow on the way; what comes out is checked instead."""
 SLICE_ROWS = 1024
 """Observations valued at a time: BCQ makes ten of each."""
 
@@ -114,9 +116,10 @@ class Policy:
         """
         model = self.support_model if with_support else None
         observed, single = self._rows(observations)
-        inputs = self._normalized(observed)
         generator = None if key is None else np.random.default_rng(key)
-        actions = self._bounded(find_actor(self.kind)(self.tensors, inputs, generator))
+        with np.errstate(**FAR_OUTSIDE):
+            inputs = self._normalized(observed)
+            actions = _finite(self._bounded(find_actor(self.kind)(self.tensors, inputs, generator)))
         if self.encoder is None or not _has_columns(observations):
             taken = self._shaped(actions, single)
         else:
@@ -124,7 +127,8 @@ class Policy:
             taken = {name: values[0].item() for name, values in taken.items()} if single else taken
         if model is None:
             return taken
-        found = model.scores(observed, actions)
+        with np.errstate(**FAR_OUTSIDE):
+            found = model.scores(observed, actions)
         return taken, Support(*(float(np.ravel(scores)[0]) for scores in found)) if single else found
 
     @property
@@ -158,14 +162,17 @@ class Policy:
             raise RunError(f"a {self.info.get('algorithm', self.kind)} policy has no state values")
         inputs, single = self._inputs(observations)
         slices = [inputs[start : start + SLICE_ROWS] for start in range(0, len(inputs), SLICE_ROWS)]
-        values = np.concatenate([self._value(part) for part in slices]) * self.tensors["value_unit"]
+        with np.errstate(**FAR_OUTSIDE):
+            found = [np.zeros(0, np.float32), *(self._value(part) for part in slices)]
+            values = _finite(np.concatenate(found) * self.tensors["value_unit"])
         return values[0] if single else values
 
     def guide(self, observations: Any) -> np.ndarray:
         """Where a guided policy heads for: the move in the observations' own units; 0 where it names none."""
         unit = self.move_unit
         inputs, single = self._inputs(observations)
-        moves = unit * network(self.tensors, "guide", inputs)
+        with np.errstate(**FAR_OUTSIDE):
+            moves = _finite(unit * network(self.tensors, "guide", inputs))
         return moves[0] if single else moves
 
     def execute(self, observations: np.ndarray, moves: np.ndarray) -> np.ndarray:
@@ -178,9 +185,11 @@ class Policy:
             )
         if not np.isfinite(moves).all():
             raise RunError("moves hold NaN or infinity; a policy cannot act on them")
-        scaled = np.where(unit > 0, np.asarray(moves, np.float32) / np.where(unit > 0, unit, 1), 0)
-        full = np.concatenate([inputs, scaled.reshape(inputs.shape)], axis=-1)
-        return self._shaped(self._bounded(find_actor("gaussian")(self.tensors, full, None)), single)
+        with np.errstate(**FAR_OUTSIDE):
+            scaled = np.where(unit > 0, np.asarray(moves, np.float32) / np.where(unit > 0, unit, 1), 0)
+            full = np.concatenate([inputs, scaled.reshape(inputs.shape)], axis=-1)
+            actions = _finite(self._bounded(find_actor("gaussian")(self.tensors, full, None)))
+        return self._shaped(actions, single)
 
     @property
     def move_unit(self) -> np.ndarray:
@@ -216,7 +225,8 @@ class Policy:
         return self._normalized(observed), single
 
     def _normalized(self, observed: np.ndarray) -> np.ndarray:
-        return (observed - self.tensors["observation_mean"]) / self.tensors["observation_deviation"]
+        with np.errstate(**FAR_OUTSIDE):
+            return (observed - self.tensors["observation_mean"]) / self.tensors["observation_deviation"]
 
     def _rows(self, observations: Any) -> tuple[np.ndarray, bool]:
         """Checked observations, (n, size), and whether it is a single one."""
@@ -242,7 +252,10 @@ class Policy:
             inputs, single = self.encoder.observe(observations)
             return (inputs[0], True) if single else (inputs, False)
         try:
-            inputs = np.asarray(observations, np.float32)
+            with np.errstate(**FAR_OUTSIDE):
+                inputs = np.asarray(observations, np.float32)
+        except OverflowError:
+            raise RunError("observations hold a number that float32 cannot hold; give finite numbers") from None
         except (TypeError, ValueError):
             raise RunError(
                 f"observations are {type(observations).__name__}, which is no array of numbers; this policy takes "
@@ -309,14 +322,24 @@ def load_policy(path: str | Path) -> Policy:
     if problem:
         raise RunError(f"{path} cannot act: {problem}; copy or train it again")
     info = header.get("info", {})
+    if not isinstance(info, dict) or not isinstance(info.get("settings", {}), dict):
+        raise RunError(f"{path} is damaged (its facts are no facts); copy or train it again")
     try:
+        columns_from_json(info.get("action_columns", ()))
         encoder = None if header.get("encoder") is None else Encoder.from_json(header["encoder"])
     except DataError as error:
         raise RunError(f"{path}: {error}; copy or train it again") from None
     sizes = (tensors["observation_mean"].size, tensors["action_low"].size)
     if encoder is not None and (len(encoder.feature_names), len(encoder.outputs)) != sizes:
         raise RunError(f"{path} cannot act: its columns do not fit its networks; copy or train it again")
-    return Policy(header["kind"], tensors, info if isinstance(info, dict) else {}, encoder)
+    return Policy(header["kind"], tensors, info, encoder)
+
+
+def _finite(found: np.ndarray) -> np.ndarray:
+    """``found``; RunError if observations are so large that it is no number any more."""
+    if not np.isfinite(found).all():
+        raise RunError("observations are so large that the policy's numbers overflow; give them in the data's units")
+    return found
 
 
 def _has_columns(observations: Any) -> bool:

@@ -200,7 +200,7 @@ def register_kind(kind: str, actor: Actor, value: Value | None = None, overwrite
 
 def find_actor(kind: Any) -> Actor:
     """How policies of this kind act; RunError lists the known kinds."""
-    if kind not in ACTORS:
+    if not isinstance(kind, str) or kind not in ACTORS:
         raise RunError(
             f"this is a policy of kind {kind!r} and only {', '.join(ACTORS)} are known; "
             "if a method of your own made it, import the module that registers it first"
@@ -267,7 +267,7 @@ VALUES: dict[str, Callable[[str, Tensors, np.ndarray], np.ndarray]] = {
 def find_problem(kind: str, tensors: Tensors) -> str | None:
     """What keeps these tensors from being a policy: numbers that are not finite, or shapes that do not fit."""
     for name, tensor in tensors.items():
-        if not np.issubdtype(tensor.dtype, np.number):
+        if tensor.dtype.kind not in "fiu":
             return f"{name} holds {tensor.dtype}, not numbers"
         if not np.isfinite(tensor).all():
             return f"{name} holds NaN or infinity"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from vem.data.actions import ActionColumn
 from vem.data.dataset import Dataset
+from vem.estimation.result import Value, read_estimate
 from vem.evaluation.differences import ColumnDifference, Differences, compare_with_log, observation_names
 from vem.policy import Policy
 from vem.policy.support import OUTSIDE, SupportModel
@@ -512,22 +513,19 @@ def estimate_section(runs: list[RunRecord]) -> Section:
     """What the policies are worth by recorded data alone, where a run's directory holds such an estimate."""
     tables = []
     for run in runs:
-        if (record := run.files.estimate()) is not None:
-            rows = [["the log", _value(record.get("log")), "", ""]]
-            for group in record.get("groups", ()):
-                settings = ", ".join(f"{name} {value:g}" for name, value in group.get("settings", {}).items())
-                facts = [_value(group.get("value")), _value(group.get("difference")), str(group.get("verdict", ""))]
-                rows.append([settings or run.label, *facts])
-            caption = " ".join(str(group.get("reason", "")) for group in record.get("groups", ()))
+        if (found := read_estimate(run.files)) is not None:
+            rows = [["the log", _value(found.log), "", ""]]
+            for group in found.groups:
+                settings = ", ".join(f"{name} {value:g}" for name, value in group.settings.items())
+                rows.append([settings or run.label, _value(group.value), _value(group.difference), group.verdict])
+            caption = " ".join(group.reason for group in found.groups)
             tables.append(PlainTable(["", "value [95 %]", "minus the log", "verdict"], rows, caption))
     return Section("estimate", "Estimate from recorded data", [], tables=tables)
 
 
-def _value(stored: Any) -> str:
-    """An estimated value and its interval, however they are stored."""
-    facts = stored if isinstance(stored, Mapping) else dict(zip(("value", "interval"), stored or (), strict=False))
-    if facts.get("value") is None:
+def _value(found: Value) -> str:
+    """An estimated value and its interval."""
+    if found.value is None:
         return "unknown"
-    interval = facts.get("interval")
-    ends = "" if not interval else f" [{' to '.join(cell_text(float(end)) for end in interval)}]"
-    return cell_text(float(facts["value"])) + ends
+    ends = "" if found.interval is None else f" [{' to '.join(cell_text(float(end)) for end in found.interval)}]"
+    return cell_text(float(found.value)) + ends

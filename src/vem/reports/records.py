@@ -13,6 +13,7 @@ import numpy as np
 
 from vem.data.dataset import Dataset
 from vem.errors import RunError, VemError
+from vem.estimation.result import read_estimate
 from vem.evaluation.environments import References
 from vem.evaluation.results import read_evaluation
 from vem.policy import Policy, load_policy
@@ -170,6 +171,7 @@ def read_run(directory: str | Path) -> RunRecord:
                 record.policies[trial.name] = load_policy(path)
             except RunError as error:
                 notes.append(f"{error}.")
+    notes.extend(_damage_notes(files))
     notes.extend(_state_notes(record))
     return record
 
@@ -202,6 +204,20 @@ def common_labels(groups: Sequence[list[RunRecord]]) -> list[list[str]]:
 def setting_symbol(name: str) -> str:
     """A swept setting as figures name it."""
     return {"expectile": "τ", "effective_sample": "effective sample"}.get(name, name.replace("_", " "))
+
+
+def _damage_notes(files: RunDirectory) -> list[str]:
+    """One sentence for each summary of the run that cannot be used."""
+    readers = {
+        "evaluation.json": (read_evaluation, f"evaluate again with: vem evaluate {files.path}"),
+        "estimate.json": (read_estimate, f"estimate again with: vem estimate {files.path}"),
+        "warnings.json": (RunDirectory.warnings, "training writes it when it ends"),
+    }
+    return [
+        f"{name} is damaged, or of another version of vem, and left out; {remedy}"
+        for name, (read, remedy) in readers.items()
+        if (files.path / name).exists() and read(files) is None
+    ]
 
 
 def _state_notes(record: RunRecord) -> list[str]:

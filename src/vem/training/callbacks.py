@@ -10,7 +10,6 @@ bit, so the steps that were logged before a crash are not logged again.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import struct
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vem.errors import RunError, SettingsError, require
-from vem.storage import write_json
+from vem.storage import read_json, write_json
 
 if TYPE_CHECKING:
     from vem.training.loop import Progress
@@ -189,8 +188,8 @@ class WandB(_Log):
 
 def _read_ids(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(path, dict)
+    except RunError:
         return {}
 
 

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, TypedDict
 import numpy as np
 
 from vem.data.dataset import DataInfo, Dataset, info_from_json
-from vem.errors import RunError
-from vem.storage import read_tensors, write_tensors
+from vem.errors import DataError, RunError
+from vem.storage import misfit, read_tensors, write_tensors
 from vem.tasks import task_of
 
 OLD_RECORD_NAMES = {"updates": "steps"}
@@ -40,7 +40,10 @@ class DataFacts:
         if "task" not in stored:  # written before data knew their task
             task = task_of(stored)
             stored = {**stored, "task": task.name if task else None}
-        return cls(info_from_json(stored), str(stored["sha256"]), int(stored["num_rows"]))
+        facts = cls(info_from_json(stored), str(stored["sha256"]), int(stored["num_rows"]))
+        if (part := misfit(facts, cls)) is not None:
+            raise DataError(f"{part} in data is of another kind than it must be")
+        return facts
 
     def to_json(self) -> dict[str, Any]:
         """The facts as config.json holds them."""
@@ -64,18 +67,18 @@ class MetricLine:
     def from_json(cls, record: Any) -> MetricLine | None:
         """The line, or None if it is damaged."""
         record = _renamed(record)
-        if not isinstance(record, dict) or not _is_number(record.get("steps")):
+        if not isinstance(record, dict) or misfit(record.get("steps"), int) is not None:
             return None
         trials: Any = record.get("trials")
         is_good = isinstance(trials, dict) and all(
-            isinstance(metrics, dict) and all(map(_is_number, metrics.values())) for metrics in trials.values()
+            isinstance(metrics, dict) and all(map(_is_float, metrics.values())) for metrics in trials.values()
         )
         if not is_good:
             return None
         seconds: Any = record.get("seconds")
-        seconds = float(seconds) if _is_number(seconds) else float("nan")
+        seconds = float(seconds) if _is_float(seconds) else float("nan")
         core: Any = record.get("core_seconds")
-        core = float(core) if _is_number(core) else None
+        core = float(core) if _is_float(core) else None
         return cls(int(record["steps"]), str(record.get("stage", "")), seconds, trials, core)
 
 
@@ -140,10 +143,7 @@ class EpisodeRecord:
             return None
         if episode.observations is not None:
             return None
-        needed = (episode.episode, episode.seed)
-        numbers = (episode.steps, episode.episode_return, episode.length, episode.value_start, episode.target_start)
-        is_good = isinstance(episode.trial, str) and all(map(_is_number, needed))
-        return episode if is_good and all(number is None or _is_number(number) for number in numbers) else None
+        return episode if misfit(episode, cls) is None else None
 
     def to_json(self) -> dict[str, Any]:
         """The record as its line holds it."""
@@ -241,8 +241,9 @@ def _renamed(record: Any) -> Any:
     return {OLD_RECORD_NAMES.get(name, name): value for name, value in record.items()}
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_float(value: Any) -> bool:
+    """Whether a float holds it; metrics may be NaN and infinite."""
+    return isinstance(value, float) or misfit(value, float) is None
 
 
 def package_versions() -> dict[str, str]:

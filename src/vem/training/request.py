@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import math
+import os
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,12 +18,13 @@ from vem.algorithms.base import build, convert, find_method, find_preset, sweepa
 from vem.data.dataset import Dataset, check_hold_out, repeat_terminals
 from vem.data.load import load
 from vem.errors import DataError, RunError, SettingsError
-from vem.storage import write_json
+from vem.storage import read_json, write_json
 from vem.tasks import Task
 from vem.training.machine import fits
 from vem.training.records import DataFacts
 
 LEAST_POOL_ROWS = 64
+MOST_STEPS = 2**31 - 1
 MOST_TRIALS = 10_000
 """Policies of one run at most; each has its own networks and its own file."""
 
@@ -101,38 +105,73 @@ def make_config(
     """
     method = find_method(algorithm)
     given = {**find_preset(algorithm, preset, task).settings, **(settings or {})}
-    hints = typing.get_type_hints(method.config)
     sweep: dict[str, list[float]] = {}
     for name in sweepable(method.config):
         if isinstance(given.get(name), list | tuple):
-            values = [convert(value, hints[name], name) for value in given[name]]
-            if not values or len(set(values)) != len(values) or None in values:
-                raise SettingsError(f"--{name.replace('_', '-')} lists {values}; give different numbers")
+            values = _swept_values(method.config, name, given[name])
             if len(values) > 1:
                 sweep[name] = values
             given[name] = values[0]
+    return check_config(
+        Config(
+            dataset=dataset,
+            algorithm=algorithm,
+            preset=preset,
+            settings=given,
+            sweep=sweep,
+            seeds=check_seeds(seeds),
+            steps=steps,
+            rules=reading_rules(algorithm, preset, rules),
+            data_dir=data_dir,
+            pool_rows=pool_rows,
+            hold_out=hold_out,
+            minutes=minutes,
+        )
+    )
+
+
+def check_config(config: Config) -> Config:
+    """The config with complete settings; SettingsError unless a run could be made of it, wherever it comes from."""
+    kinds = {"dataset": str, "algorithm": str, "preset": str, "data_dir": str | None, "settings": dict, "sweep": dict}
+    for name, kind in {**kinds, "rules": dict}.items():
+        if not isinstance(value := getattr(config, name), kind):
+            raise SettingsError(f"{name} is a {type(value).__name__}")
+    cls = find_method(config.algorithm).config
+    sweep = {name: _swept_values(cls, name, values) for name, values in config.sweep.items()}
+    seeds = check_seeds(config.seeds)
+    count = len(seeds) * math.prod(map(len, sweep.values()))
+    if count > MOST_TRIALS:
+        raise SettingsError(
+            f"seeds and swept settings make {count:,} policies; train at most {MOST_TRIALS:,} in one run"
+        )
     for name, values in sweep.items():
         for value in values:
-            build_settings(algorithm, {**given, name: value})
-    config = Config(
-        dataset=dataset,
-        algorithm=algorithm,
-        preset=preset,
-        settings=dataclasses.asdict(build_settings(algorithm, given)),
+            build_settings(config.algorithm, {**config.settings, name: value})
+    checked = dataclasses.replace(
+        config,
+        settings=dataclasses.asdict(build_settings(config.algorithm, config.settings)),
         sweep=sweep,
-        seeds=check_seeds(seeds),
-        steps=check_steps(steps),
-        rules=reading_rules(algorithm, preset, rules),
-        data_dir=data_dir,
-        pool_rows=check_pool_rows(pool_rows),
-        hold_out=check_hold_out(hold_out),
-        minutes=check_minutes(minutes),
+        seeds=seeds,
+        steps=check_steps(config.steps),
+        pool_rows=check_pool_rows(config.pool_rows),
+        hold_out=check_hold_out(config.hold_out),
+        minutes=check_minutes(config.minutes),
     )
-    if len(config.trials) > MOST_TRIALS:
-        raise SettingsError(
-            f"seeds and swept settings make {len(config.trials):,} policies; train at most {MOST_TRIALS:,} in one run"
-        )
-    return config
+    if len({trial.name for trial in checked.trials}) < count:
+        raise SettingsError("two swept values are the same in their first six digits; give values farther apart")
+    return checked
+
+
+def _swept_values(cls: type, name: str, values: Any) -> list[float]:
+    """The values of a swept setting as numbers; SettingsError if it cannot be swept, or not over these."""
+    if name not in sweepable(cls):
+        raise SettingsError(f"{cls.__name__} cannot sweep {name!r}; it can sweep {', '.join(sweepable(cls))}")
+    if not isinstance(values, list | tuple):
+        raise SettingsError(f"the sweep of {name} is {values!r}; give a list of numbers")
+    found = [convert(value, typing.get_type_hints(cls)[name], name) for value in values]
+    if not found or len(set(found)) != len(found) or None in found:
+        raise SettingsError(f"--{name.replace('_', '-')} lists {found}; give different numbers")
+    return found
 
 
 def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
@@ -175,7 +214,20 @@ def check_steps(steps: int) -> int:
         raise SettingsError(f"steps is {steps!r}; give a whole number, 1 or more")
     if steps < 1:
         raise SettingsError(f"--steps is {steps}; it must be 1 or more")
+    if steps > MOST_STEPS:
+        raise SettingsError(f"--steps is {steps:,}; it must be {MOST_STEPS:,} or less")
     return steps
+
+
+def check_period(every: float | None) -> float | None:
+    """``every``, if it is a number of steps between two evaluations, a share of them, or None for no evaluation."""
+    is_steps = isinstance(every, int) and not isinstance(every, bool) and every >= 1
+    is_share = isinstance(every, float) and 0 < every < 1
+    if every is not None and not is_steps and not is_share:
+        raise SettingsError(
+            f"--evaluate-every is {every!r}; give a whole number of steps, 1 or more, or a share of them such as 0.2"
+        )
+    return every
 
 
 # config.json: everything a run depends on, in the layout of this version and of the one before.
@@ -201,41 +253,67 @@ OLD_NAMES = {
 OLD_WORDS = {"standardised": "standardized"}
 
 
-def write_config(path: Path, config: Config, facts: DataFacts, packages: dict[str, str]) -> None:
+class Stored(NamedTuple):
+    """What config.json holds."""
+
+    config: Config
+    facts: DataFacts
+    packages: dict[str, str]
+    """Versions that the run was started with; empty where they are not recorded."""
+    evaluate_every: float | None = None
+    """Steps between two evaluations on the way, or a share of all; None: no evaluation. It changes no result."""
+
+
+def write_config(path: Path, stored: Stored) -> None:
     """Write the file."""
-    stored = {
+    config, facts, packages, evaluate_every = stored
+    content = {
         "version": CONFIG_VERSION,
         "config": {**dataclasses.asdict(config), "seeds": list(config.seeds)},
         "data": facts.to_json(),
         "packages": packages,
+        "evaluate_every": evaluate_every,
     }
-    write_json(path, stored)
+    write_json(path, content)
 
 
-def read_config(directory: Path) -> tuple[Config, DataFacts, dict[str, str]]:
-    """The Config, the data and the packages of the run in ``directory``; RunError if it is no run."""
+def read_config(directory: Path) -> Stored:
+    """What the config.json in ``directory`` holds, checked as a new run is; RunError if it is no run."""
     path = directory / "config.json"
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+    if not os.path.lexists(path):
         found = "has no config.json" if directory.is_dir() else "is a file" if directory.exists() else "does not exist"
-        raise RunError(f"{directory} is not a run directory: it {found}; make one with vem train --out") from None
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}); start the run again in another directory") from None
-    if not isinstance(stored, dict) or stored.get("version") not in (1, CONFIG_VERSION):
+        raise RunError(f"{directory} is not a run directory: it {found}; make one with vem train --out")
+    try:
+        stored = read_json(path, dict)
+    except RunError as error:
+        raise RunError(f"{error}; start the run again in another directory") from None
+    if stored.get("version") not in (1, CONFIG_VERSION):
         raise RunError(f"{path} has no config of version {CONFIG_VERSION}; it was written by another vem")
     try:
         fields = stored["config"]
         if stored["version"] == 1:
             fields = _renamed(fields) | {"settings": _renamed(fields["settings"])}
-        config = Config(**{**fields, "seeds": tuple(fields["seeds"])})
-        settings = build_settings(config.algorithm, config.settings)
+        if not isinstance(fields["seeds"], list):
+            raise SettingsError(f"seeds is {fields['seeds']!r}")
+        config = check_config(Config(**{**fields, "seeds": tuple(fields["seeds"])}))
         facts = DataFacts.from_json(stored["data"])
-    except (KeyError, TypeError, ValueError, AttributeError, DataError, SettingsError) as error:
+        evaluate_every = check_period(stored.get("evaluate_every"))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, DataError, SettingsError) as error:
         raise RunError(f"{path} does not describe a run ({error}); it was edited or written by another vem") from None
     packages = stored.get("packages")
-    config = dataclasses.replace(config, settings=dataclasses.asdict(settings))
-    return config, facts, packages if isinstance(packages, dict) else {}
+    return Stored(config, facts, packages if isinstance(packages, dict) else {}, evaluate_every)
+
+
+def request_hash(config: Config, facts: DataFacts) -> str:
+    """SHA-256 of all that decides the result of a run: its settings, the rows, and what their actions mean.
+
+    Where the data are does not count, so they may be moved.
+    """
+    places = ("dataset", "data_dir")
+    settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in places}
+    columns = [dataclasses.asdict(column) for column in facts.info.action_columns]
+    bounds = [list(map(float, ends)) for ends in (facts.info.action_low, facts.info.action_high)]
+    return hashlib.sha256(json.dumps([settings, facts.sha256, bounds, columns], sort_keys=True).encode()).hexdigest()
 
 
 def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
@@ -258,9 +336,29 @@ def read_data(source: str, rules: dict[str, Any], data_dir: str | None = None) -
     """The dataset of a source, read by a preset's rules or a run's."""
     rules = dict(rules)
     repeat = rules.pop("repeat_terminals", False)
-    dataset = load(source, data_dir=data_dir, **rules)
-    if repeat and dataset.shards is not None and not fits(dataset):
+    return repeated(load(source, data_dir=data_dir, **rules), repeat)
+
+
+def repeated(dataset: Dataset, repeat: bool = True) -> Dataset:
+    """The dataset with its terminals repeated, if ``repeat`` asks for it and they are not yet."""
+    if not repeat or dataset.info.rules.get("repeat_terminals"):
+        return dataset
+    if dataset.shards is not None and not fits(dataset):
         raise SettingsError(
-            f"{source} does not fit into the memory, which repeat_terminals (preset authors) needs; use another preset"
+            f"{dataset.info.source} does not fit into the memory, which repeat_terminals (preset authors) needs; "
+            "use another preset"
         )
-    return repeat_terminals(dataset) if repeat else dataset
+    return repeat_terminals(dataset)
+
+
+def check_rules(dataset: Dataset, rules: dict[str, Any]) -> None:
+    """SettingsError if a dataset in hand was read by other rules; only ``repeat_terminals`` can be applied later."""
+    for name, value in rules.items():
+        found = dataset.info.rules.get(name)
+        if name != "repeat_terminals" and found != value:
+            source = dataset.info.source
+            call = "vem.from_arrays(…" if source == "arrays" else f"vem.load({source!r}"
+            raise SettingsError(
+                f"the dataset {dataset.info.name} was read with {name}={found!r}, and the preset reads data with "
+                f"{name}={value!r}; load it so, {call}, {name}={value!r}), or choose another preset"
+            )

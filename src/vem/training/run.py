@@ -30,11 +30,12 @@ from vem.algorithms.base import (
     sweepable,
 )
 from vem.data.actions import choices_of
-from vem.data.dataset import Dataset, Parts, part_dataset
+from vem.data.dataset import DataInfo, Dataset, Parts, part_dataset
 from vem.data.shards import resident
-from vem.errors import RunError, SettingsError, Stopped
+from vem.errors import DataError, RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
-from vem.storage import flatten, read_tensors, unflatten, write_file, write_json, write_tensors
+from vem.policy.kinds import find_problem
+from vem.storage import flatten, parse_json, read_json, read_tensors, unflatten, write_file, write_json, write_tensors
 from vem.training.budget import steps_within
 from vem.training.diagnostics import find_warnings, measure_support
 from vem.training.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, start, train
@@ -56,7 +57,16 @@ from vem.training.records import (
     read_trace,
     write_trace,
 )
-from vem.training.request import Config, build_settings, load_data, read_config, write_config
+from vem.training.request import (
+    Config,
+    Stored,
+    build_settings,
+    load_data,
+    read_config,
+    repeated,
+    request_hash,
+    write_config,
+)
 
 # A run's files, and their one owner.
 
@@ -89,7 +99,7 @@ class RunDirectory:
     # What the run is
 
     @cached_property
-    def _stored(self) -> tuple[Config, DataFacts, dict[str, str]]:
+    def _stored(self) -> Stored:
         return read_config(self.path)
 
     @property
@@ -100,21 +110,28 @@ class RunDirectory:
     @property
     def config(self) -> Config:
         """The settings of the run; RunError if this is not a run directory."""
-        return self._stored[0]
+        return self._stored.config
 
     @property
     def facts(self) -> DataFacts:
         """The data that the run was started with."""
-        return self._stored[1]
+        return self._stored.facts
 
     @property
     def packages(self) -> dict[str, str]:
         """Versions of the packages that the run was started with; empty where they are not recorded."""
-        return self._stored[2]
+        return self._stored.packages
 
-    def write_config(self, config: Config, facts: DataFacts, packages: dict[str, str]) -> None:
+    @property
+    def evaluate_every(self) -> float | None:
+        """Steps between two evaluations on the way, or a share of all steps; None: no evaluation."""
+        return self._stored.evaluate_every
+
+    def write_config(
+        self, config: Config, facts: DataFacts, packages: dict[str, str], evaluate_every: float | None = None
+    ) -> None:
         """Write config.json: from now on this is a run."""
-        write_config(self.path / "config.json", config, facts, packages)
+        write_config(self.path / "config.json", Stored(config, facts, packages, evaluate_every))
         self._made = []
         self.__dict__.pop("_stored", None)
 
@@ -172,7 +189,7 @@ class RunDirectory:
     def cut_metrics(self, steps: int) -> None:
         """Drop the metric lines after ``steps``: a resumed run writes them again."""
         path = self.path / "metrics.jsonl"
-        if not path.exists():
+        if not path.is_file():
             return
         kept = []
         for text in _raw_lines(path):
@@ -185,10 +202,9 @@ class RunDirectory:
     def warnings(self) -> list[RunWarning] | None:
         """What was found when training ended; None before that, for runs of earlier versions, or if damaged."""
         try:
-            stored = json.loads((self.path / "warnings.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            found = [RunWarning.from_json(record) for record in read_json(self.path / "warnings.json", list)]
+        except RunError:
             return None
-        found = [RunWarning.from_json(record) for record in stored] if isinstance(stored, list) else [None]
         return None if None in found else [warning for warning in found if warning is not None]
 
     def write_warnings(self, warnings: Sequence[RunWarning]) -> None:
@@ -215,6 +231,7 @@ class RunDirectory:
         lines = (json.dumps(record.to_json(), allow_nan=False) + "\n" for record in (*kept, *records))
         write_file(self.path / "evaluations.jsonl", "".join(lines).encode())
         traced = [record for record in records if record.observations is not None and record.environment is None]
+        self.check_links()
         for record in {record.trial: record for record in reversed(traced)}.values():
             write_trace(self.trace_path(record.trial), record)
 
@@ -236,8 +253,8 @@ class RunDirectory:
     def summary(self, environment: str | None = None) -> EvaluationSummary | None:
         """The newest evaluation in ``environment``; None before the first, or if its file is damaged."""
         try:
-            return read_summary(json.loads(self.summary_path(environment).read_text(encoding="utf-8")))
-        except (OSError, ValueError):
+            return read_summary(read_json(self.summary_path(environment), dict))
+        except RunError:
             return None
 
     def write_summary(self, summary: EvaluationSummary, environment: str | None = None) -> None:
@@ -253,13 +270,22 @@ class RunDirectory:
     def estimate(self, data: str | None = None) -> EstimateSummary | None:
         """The newest estimate on other ``data`` (None: on the run's own); None before the first, or if damaged."""
         try:
-            return read_estimate(json.loads(self.estimate_path(data).read_text(encoding="utf-8")))
-        except (OSError, ValueError):
+            return read_estimate(read_json(self.estimate_path(data), dict))
+        except RunError:
             return None
 
     def write_estimate(self, summary: EstimateSummary, data: str | None = None) -> None:
         """Write the estimate on other ``data``; None: on the run's own."""
         write_json(self.estimate_path(data), summary)
+
+    def check_links(self) -> None:
+        """RunError if a part of the run that is written to, or tidied, is a link: it may lead out of the directory."""
+        for name in ("checkpoints", "policies", "traces", "metrics.jsonl"):
+            if (self.path / name).is_symlink():
+                raise RunError(
+                    f"{self.path / name} is a link, and a run writes to its own directory alone; put what it leads to "
+                    "in its place"
+                )
 
     # The lock
 
@@ -275,6 +301,7 @@ class RunDirectory:
         """
         if self._lock is not None:
             return
+        self.check_links()
         # The lock belongs to this object, whichever thread trains.
         lock = FileLock(self.path / ".lock", thread_local=False)
         try:
@@ -386,6 +413,8 @@ def _shortened(path: Path) -> str:
 def _read_lines(path: Path, parse: Callable[[Any], Record | None]) -> Lines[Record]:
     if not path.exists():
         return Lines([])
+    if not path.is_file():
+        return Lines([], 0, f"{path.name} cannot be read (it is no regular file).")
     try:
         texts = _raw_lines(path)
     except OSError as error:
@@ -402,8 +431,8 @@ def _raw_lines(path: Path) -> list[bytes]:
 
 def _parse(text: bytes, parse: Callable[[Any], Record | None]) -> Record | None:
     try:
-        return parse(json.loads(text))
-    except (ValueError, RecursionError):
+        return parse(parse_json(text))
+    except ValueError:
         return None
 
 
@@ -411,17 +440,20 @@ def _parse(text: bytes, parse: Callable[[Any], Record | None]) -> Record | None:
 
 
 FORMAT = "vem-checkpoint"
-VERSION = 1
+VERSION = 2
 KEPT = 2
 """How many checkpoints of a run stay: the newest, and one to fall back on."""
 
 
 def save_checkpoint(directory: Path, steps: int, tree: Any, header: dict[str, Any]) -> Path:
-    """Write the checkpoint of ``steps`` and remove all but the newest ``KEPT``."""
+    """Write the checkpoint of ``steps`` and remove all before it but the newest ``KEPT``.
+
+    Later ones are those that ``load_newest`` passed over: they neither count nor go.
+    """
     path = directory / f"{steps:010d}.safetensors"
     header = {"format": FORMAT, "version": VERSION, "steps": steps, **header}
     write_tensors(path, flatten(tree), header)
-    for old in list_checkpoints(directory)[:-KEPT]:
+    for old in [other for other in list_checkpoints(directory) if other.name <= path.name][:-KEPT]:
         old.unlink(missing_ok=True)
     return path
 
@@ -431,16 +463,28 @@ def list_checkpoints(directory: Path) -> list[Path]:
     return sorted(directory.glob("[0-9]*.safetensors"))
 
 
-def load_newest(directory: Path, report: Callable[[str], None]) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """Tensors and header of the newest readable checkpoint, or None; damaged ones are reported and passed over."""
+def load_newest(
+    directory: Path, report: Callable[[str], None], request: str | None = None
+) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    """Tensors and header of the newest readable checkpoint, or None; damaged ones are reported and passed over.
+
+    RunError if it holds another ``request`` than this: then it is of another run, and nothing is taken or removed.
+    """
     for path in reversed(list_checkpoints(directory)):
         try:
             tensors, header = read_tensors(path)
-            if header.get("format") == FORMAT and header.get("version") == VERSION:
-                return tensors, header
-            report(f"{path.name} has format {header.get('format')} {header.get('version')}, which this vem cannot read")
         except RunError as error:
             report(f"{error}; falling back to the checkpoint before it")
+            continue
+        if header.get("format") != FORMAT or header.get("version") != VERSION:
+            report(f"{path.name} has format {header.get('format')} {header.get('version')}, which this vem cannot read")
+        elif header.get("request") != request:
+            raise RunError(
+                f"{path} belongs to another run, or config.json was changed since: its settings or its data are not "
+                "those of config.json; put the right file back, or move the checkpoint away"
+            )
+        else:
+            return tensors, header
     return None
 
 
@@ -479,10 +523,19 @@ def make_policies(run: Run, state: Any) -> list[Policy]:
 
 
 def write_policies(run: Run, state: Any) -> None:
-    """Write the policies with their support data, and before them what speaks against them."""
+    """Write the policies with their support data, and before them what speaks against them.
+
+    RunError, and no file, if one of them could not be read again: the run has not ended then.
+    """
     policies, support = make_policies(run, state), measure_support(run.training_data)
     if support is not None:
         policies = [policy.with_support(support) for policy in policies]
+    for policy, path in zip(policies, run.policy_paths, strict=True):
+        if problem := find_problem(policy.kind, policy.tensors):
+            raise RunError(
+                f"the policy of {path.stem} cannot act: {problem}; training saw numbers too large or too small, so "
+                "bring observations, actions and rewards to the size of 1 and train again"
+            )
     run.files.write_warnings(find_warnings(run.training_data, policies, run.files.metrics().records, support))
     for policy, path in zip(policies, run.policy_paths, strict=True):
         policy.save(path)
@@ -567,6 +620,7 @@ class Run:
         return self.parts.training
 
     def _checked(self, dataset: Dataset) -> Dataset:
+        dataset = repeated(dataset, self.config.rules.get("repeat_terminals", False))
         facts = self.files.facts
         meanings = [[(c.kind, c.labels) for c in info.action_columns] for info in (dataset.info, facts.info)]
         is_same = meanings[0] == meanings[1] or not meanings[1]
@@ -582,6 +636,11 @@ class Run:
         names = ("action_low", "action_high", "bounds_source", "action_columns", "encoder")
         kept = {name: getattr(known, name) for name in names}
         return dataclasses.replace(dataset, info=dataclasses.replace(found, **kept))
+
+    @cached_property
+    def request(self) -> str:
+        """What the run's checkpoints are marked with, so that no other run goes on from them."""
+        return request_hash(self.config, self.files.facts)
 
     @cached_property
     def algorithm(self) -> Algorithm:
@@ -688,12 +747,12 @@ class Run:
             if self.files.packages != packages:
                 before = self.files.packages or "packages that config.json does not name"
                 self.messages.append(f"the run was started with {before}, now {packages}: bits may differ")
-            found = load_newest(self.files.checkpoints, self.messages.append)
+            found = load_newest(self.files.checkpoints, self.messages.append, self.request)
             if found is not None:
                 tensors, header = found
+                self._snapshot = self._restored(tensors, header)
                 self.steps_done = header["steps"]
                 self._core_seconds = header.get("core_seconds")
-                self._snapshot = self._restored(tensors, header)
             self.files.cut_metrics(self.steps_done)
         except BaseException:
             self.files.release()
@@ -704,8 +763,18 @@ class Run:
         )
 
     def _restored(self, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Snapshot:
-        """The snapshot of a checkpoint, checked against the shapes that this run has."""
-        stage = self.algorithm.stages[header["stage"]]
+        """The snapshot of a checkpoint, checked against the stages and the shapes that this run has."""
+        stages = self.algorithm.stages
+        index, done, steps = (header.get(name) for name in ("stage", "done", "steps"))
+        is_place = (
+            type(index) is type(done) is int and 0 <= index < len(stages) and 0 <= done <= stages[index].num_steps
+        )
+        if not is_place or steps != sum(stage.num_steps for stage in stages[:index]) + done:
+            raise RunError(
+                f"{self.files.checkpoints} is damaged (a checkpoint stands at step {done} of stage {index}, which this "
+                "run does not have); move that checkpoint away"
+            )
+        stage = stages[index]
         num_trials = len(self.config.trials)
         state = jax.eval_shape(lambda: self.initial().state)
         memory = jax.tree.map(
@@ -713,7 +782,7 @@ class Run:
         )
         tree = unflatten({"state": state, "memory": memory}, tensors, str(self.files.checkpoints))
         tree = jax.tree.map(jnp.asarray, tree)
-        return Snapshot(header["stage"], header["done"], tree["state"], tree["memory"])
+        return Snapshot(index, done, tree["state"], tree["memory"])
 
     def progress(self) -> Generator[Progress, None, None]:
         """Train, yielding after each chunk; writes metrics and checkpoints on the way and policies at the end."""
@@ -775,10 +844,10 @@ class Run:
                 print(f"{self.directory} is finished", file=stream, flush=True)
             return self
         self.begin()
-        if progress is not False:
-            for text in [*([] if self.steps_done else [headline(self)]), *self.messages]:
-                print(text, file=stream, flush=True)
         with stop_requests() as requests:
+            if progress is not False:
+                for text in [*([] if self.steps_done else [headline(self)]), *self.messages]:
+                    print(text, file=stream, flush=True)
             is_stopped = self._train(callbacks, progress is not False, stream, requests)
         if is_stopped and requests:
             raise Stopped(f"stopped and saved; go on with: vem train --resume {self.directory}")
@@ -822,7 +891,12 @@ class Run:
     def checkpoint(self, progress: Progress) -> None:
         """Write the state after ``progress``, so that the run can go on from it."""
         snapshot = progress.snapshot
-        header = {"stage": snapshot.stage, "done": snapshot.done, "core_seconds": self._core_time(progress)}
+        header = {
+            "request": self.request,
+            "stage": snapshot.stage,
+            "done": snapshot.done,
+            "core_seconds": self._core_time(progress),
+        }
         tree = {"state": snapshot.state, "memory": snapshot.memory}
         save_checkpoint(self.files.checkpoints, progress.steps, tree, header)
 
@@ -854,12 +928,23 @@ def _is_metric_line(progress: Progress, num_steps: int) -> bool:
 # Runs from directories: a new one, one to look at, one to go on with.
 
 
-def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Dataset) -> Run:
-    """A new run in an empty or absent directory, which it holds the lock of until training ends."""
+ROW_RULES = ("split", "time_limit", "teleports", "repeat_terminals")
+"""The reading rules that decide which rows a run trains on."""
+
+
+def create_run(
+    directory: str | Path | RunDirectory, config: Config, dataset: Dataset, evaluate_every: float | None = None
+) -> Run:
+    """A new run in an empty or absent directory, which it holds the lock of until training ends.
+
+    ``evaluate_every`` is kept with it, for resuming.
+    """
     files = directory if isinstance(directory, RunDirectory) else RunDirectory(directory)
     if not files.is_locked:
         files.reserve()
     try:
+        check_bounds(dataset.info)
+        _check_rules(config, dataset)
         parts = part_dataset(dataset, config.hold_out)
         spec = spec_of(parts.training)
         check_actions(config.algorithm, spec)
@@ -880,12 +965,34 @@ def create_run(directory: str | Path | RunDirectory, config: Config, dataset: Da
             assert held is not None
             run.messages.append(f"pool of {held.num_rows:,} rows: the others stay where they are and take turns in it")
         run.check_memory()
-        files.write_config(config, DataFacts.of(dataset), package_versions())
+        files.write_config(config, DataFacts.of(dataset), package_versions(), evaluate_every)
     except BaseException:
         files.abandon()
         raise
     run._begun = True
     return run
+
+
+def check_bounds(info: DataInfo) -> None:
+    """DataError if an action column is so wide that float32, which policies act in, cannot hold its width."""
+    for index, (low, high) in enumerate(zip(info.action_low, info.action_high, strict=True)):
+        if not float(high) - float(low) <= float(np.finfo(np.float32).max):
+            raise DataError(
+                f"action column {index} goes from {low:g} to {high:g}, which is more than float32 holds; divide the "
+                "actions by a constant, or give narrower action bounds"
+            )
+
+
+def _check_rules(config: Config, dataset: Dataset) -> None:
+    """SettingsError if the rows were not read as the config says: the run could not find them again."""
+    for rule in ROW_RULES:
+        found = dataset.info.rules.get(rule, False)
+        said = config.rules.get(rule, False if rule == "repeat_terminals" else found)
+        if said != found:
+            raise SettingsError(
+                f"the rows of {dataset.info.name} were read with {rule}={found!r} and the run's config says {said!r}; "
+                "read them by the config's rules"
+            )
 
 
 def _run_on(files: RunDirectory, config: Config, dataset: Dataset, parts: Parts) -> Run:
