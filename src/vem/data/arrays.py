@@ -18,7 +18,6 @@ from vem.data.dataset import DataInfo, Dataset, RowBlock, with_bounds
 from vem.errors import DataError, DataWarning
 from vem.tasks import resolve_task
 
-
 LARGEST_RATIO = 1e7
 """Times the usual reward; float32 has seven digits."""
 SAMPLED_REWARDS = 1 << 20
@@ -281,8 +280,8 @@ def _outlying_reward(rewards: np.ndarray) -> str | None:
         return None
     row = int(np.argmax(rewards == (high if high == largest else low)))
     return (
-        f"column 'rewards' holds {float(rewards[row]):g} at row {row} of the dataset, and 99 % of the others are within "
-        f"±{usual:.3g}: beside it they vanish. Check the recording; a sentinel or an overflow is no reward."
+        f"column 'rewards' holds {float(rewards[row]):g} at row {row} of the dataset, and 99 % of the others are "
+        f"within ±{usual:.3g}: beside it they vanish. Check the recording; a sentinel or an overflow is no reward."
     )
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from vem.data.columns import Column
 from vem.errors import DataError, SettingsError
 
-
 MOST_NAMES = 1_000
 """Names of a file that are looked at for a misspelled one."""
 

@@ -39,7 +39,7 @@ def _columns(path: Path) -> tuple[dict[str, np.ndarray | None], list[str]]:
                     f"column '{missing[0]}' is missing; the file holds "
                     f"{', '.join(archive.files[:12]) or 'nothing'}, and {', '.join(NEEDED)} are needed."
                 )
-            claimed = sum(member.file_size for member in archive.zip.infolist())
+            claimed = sum(member.file_size for member in (archive.zip.infolist() if archive.zip else ()))
             if claimed > MOST_COMPRESSION * path.stat().st_size:
                 raise DataError(f"the file claims {claimed:,} bytes, more than it can hold; it is damaged.")
             columns = {}

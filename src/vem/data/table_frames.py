@@ -10,7 +10,6 @@ from vem.data.encoding import is_missing
 from vem.data.table_values import kind_of
 from vem.errors import DataError
 
-
 MOST_COLUMNS = 10_000
 """Columns of a table; each is looked at by itself."""
 
@@ -56,7 +55,8 @@ def require_few_columns(count: int) -> None:
     """DataError if a table has more columns than are looked at."""
     if count > MOST_COLUMNS:
         raise DataError(
-            f"the table has more than {MOST_COLUMNS:,} columns; keep those that matter, or give arrays as .npz or .hdf5."
+            f"the table has more than {MOST_COLUMNS:,} columns; keep those that matter, or give arrays as .npz or "
+            ".hdf5."
         )
 
 
