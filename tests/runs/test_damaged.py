@@ -17,6 +17,7 @@ from vem.report import write_report
 from vem.report.records import read_run
 from vem.runs import checkpoints
 from vem.runs.config import MOST_MEMBERS, make_config
+from vem.runs.config_file import read_config
 from vem.runs.directory import RunDirectory
 from vem.runs.opening import create_run, open_run, resume_run
 
@@ -200,7 +201,7 @@ def test_a_config_that_was_made_up_is_one_error_and_touches_nothing(tmp_path, ru
 
 def test_too_many_members_are_refused_before_they_are_made():
     values = [0.001 + i / 1000 for i in range(100)]
-    settings = {name: values for name in ("expectile", "temperature")}
+    settings = dict.fromkeys(("expectile", "temperature"), values)
     with pytest.raises(VemError, match=f"make 20,000 policies; train at most {MOST_MEMBERS:,}"):
         make_config("tiny", settings=settings, seeds=2)
 
@@ -208,7 +209,9 @@ def test_too_many_members_are_refused_before_they_are_made():
 # JSON of a run
 
 
-@pytest.mark.parametrize("text", [DEEP, "[" * 500 + "]" * 500, '{"a":' * 200_000, "\ud800".encode(errors="surrogatepass")])
+@pytest.mark.parametrize(
+    "text", [DEEP, "[" * 500 + "]" * 500, '{"a":' * 200_000, "\ud800".encode(errors="surrogatepass")]
+)
 def test_deep_or_odd_json_is_one_error_or_left_out(tmp_path, finished, text):
     run = shutil.copytree(finished, tmp_path / "run")
     content = text if isinstance(text, bytes) else text.encode()
@@ -226,7 +229,7 @@ def test_deep_or_odd_json_is_one_error_or_left_out(tmp_path, finished, text):
         assert f"{name} is damaged" in notes
     (run / "config.json").write_bytes(content)
     with pytest.raises(RunError, match=r"config\.json .*cannot be read"):
-        RunDirectory(run).config
+        read_config(run)
 
 
 def test_json_that_is_no_regular_file_or_too_large_is_refused(tmp_path, run, monkeypatch):
@@ -234,12 +237,12 @@ def test_json_that_is_no_regular_file_or_too_large_is_refused(tmp_path, run, mon
     content = config.read_bytes()
     monkeypatch.setattr("vem.storage.MOST_JSON_BYTES", 100)
     with pytest.raises(RunError, match="cannot be read"):
-        RunDirectory(run).config
+        read_config(run)
     monkeypatch.undo()
     config.unlink()
     config.mkdir()
     with pytest.raises(RunError, match="cannot be read"):
-        RunDirectory(run).config
+        read_config(run)
     config.rmdir()
     config.write_bytes(content)
     assert RunDirectory(run).config.steps == 60
@@ -268,7 +271,7 @@ def test_lines_of_episodes_with_wrong_types_are_left_out(run):
 
 VALUE = {"value": 1.0, "interval": [0.5, 1.5], "problem": None, "effective_sample": 3.0}
 POLICY = {
-    **{name: VALUE for name in ("value", "difference", "bold", "importance", "doubly_robust")},
+    **dict.fromkeys(("value", "difference", "bold", "importance", "doubly_robust"), VALUE),
     **{"fitted": 1.0, "anchored": 1.0, "refits": [1.0], "supported": 0.5, "verdict": "better", "reason": "text"},
 }
 GROUP = {
