@@ -6,7 +6,7 @@ import importlib.util
 
 
 def printable(text: str) -> str:
-    """The text in one line that a terminal only shows: control characters and their like as ``\\x1b``, ``\\n``.
+    r"""The text in one line that a terminal only shows: control characters and their like as ``\x1b``, ``\n``.
 
     Names that come from files go through it on their way into reports, comments and messages.
     """

@@ -471,7 +471,8 @@ def foreign(tmp_path, monkeypatch):
         "import pathlib\n"
         "pathlib.Path(__file__).with_suffix('.imported').touch()\n"
         "import gymnasium\n"
-        "gymnasium.register('ByARun-v0', entry_point='gymnasium.envs.classic_control:PendulumEnv', max_episode_steps=2)\n"
+        "pendulum = 'gymnasium.envs.classic_control:PendulumEnv'\n"
+        "gymnasium.register('ByARun-v0', entry_point=pendulum, max_episode_steps=2)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield "named_by_a_run:ByARun-v0"

@@ -74,7 +74,7 @@ def test_an_onnx_file_without_outputs_or_with_actions_that_are_no_numbers_is_ref
         load_walker(path)
     del whole.graph.output[:]
     onnx.save(whole, path)
-    with pytest.raises(RunError, match="walker.onnx .*ONNX|has no output"):
+    with pytest.raises(RunError, match=r"walker\.onnx .*ONNX|has no output"):
         load_walker(path)
 
 

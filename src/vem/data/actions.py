@@ -69,9 +69,9 @@ def columns_from_json(stored: Any) -> tuple[ActionColumn, ...]:
     try:
         columns = tuple(ActionColumn(**{**column, "labels": tuple(column["labels"])}) for column in stored)
     except (KeyError, TypeError) as error:
-        raise DataError(f"the stored action columns cannot be read ({error})") from None
+        raise DataError(f"the stored columns cannot be read ({error})") from None
     if (part := misfit(columns, tuple[ActionColumn, ...])) is not None:
-        raise DataError(f"the stored action columns cannot be read ({part} is of another kind than it must be)")
+        raise DataError(f"the stored columns cannot be read ({part} is of another kind than it must be)")
     return columns
 
 

@@ -432,8 +432,8 @@ def _outlying_reward(rewards: np.ndarray) -> str | None:
         return None
     row = int(np.argmax(rewards == (high if high == largest else low)))
     return (
-        f"column 'rewards' holds {float(rewards[row]):g} at row {row} of the dataset, and 99 % of the others are within "
-        f"±{usual:.3g}: beside it they vanish. Check the trajectory; a sentinel or an overflow is no reward."
+        f"column 'rewards' holds {float(rewards[row]):g} at row {row} of the dataset, and 99 % of the others are "
+        f"within ±{usual:.3g}: beside it they vanish. Check the trajectory; a sentinel or an overflow is no reward."
     )
 
 

@@ -561,7 +561,7 @@ class Facts:
     def from_json(cls, stored: dict[str, Any]) -> Facts:
         """The facts that ``to_json`` gave."""
         names = ("observation_mean", "observation_deviation")
-        vectors = {name: tuple(map(float, stored[name])) for name in names}
+        vectors: dict[str, Any] = {name: tuple(map(float, stored[name])) for name in names}
         numbers = {name: value for name, value in stored.items() if name not in names}
         if wrong := next((name for name, value in numbers.items() if not isinstance(value, int | float)), None):
             raise ValueError(f"{wrong} is {str(numbers[wrong])[:40]!r}")

@@ -249,12 +249,15 @@ def _columns(file: Any, threads: ThreadPoolExecutor | None) -> tuple[dict[str, C
         columns = {}
         for key in (*NEEDED, *OPTIONAL):
             found = _dataset(file, key)
-            left -= found.nbytes if found is not None and found.size else 0
+            if found is None:
+                columns[key] = None
+                continue
+            left -= found.nbytes if found.size else 0
             if left < 0:
                 raise DataError(
                     f"column '{key}' claims shape {found.shape}, more than the file can hold; it is damaged."
                 )
-            columns[key] = None if found is None else Column(key, in_threads(found, threads))
+            columns[key] = Column(key, in_threads(found, threads))
         missing = [needed for needed in NEEDED if columns[needed] is None]
         if missing:
             raise DataError(f"column '{missing[0]}' is missing; {_contents(file)}")
@@ -278,8 +281,10 @@ def _dataset(file: Any, key: str) -> Any:
 def _find(file: Any, key: str) -> Any:
     """What the file itself holds under a name, or None; DataError for a link that is broken or leads elsewhere."""
     import h5py
+    from h5py import h5l
 
-    found, left, num_links, target = file, key.split("/"), 0, ""
+    found: Any = file
+    left, num_links, target = key.split("/"), 0, ""
     while left:
         part = left.pop(0)
         name = part.encode("utf-8", "surrogateescape")
@@ -294,10 +299,10 @@ def _find(file: Any, key: str) -> Any:
             return None
         links = found.id.links
         kind = links.get_info(name).type
-        if kind == h5py.h5l.TYPE_SOFT:
+        if kind == h5l.TYPE_SOFT:
             num_links, target = num_links + 1, links.get_val(name).decode("utf-8", "surrogateescape")
             found, left = file if target.startswith("/") else found, [*target.split("/"), *left]
-        elif kind == h5py.h5l.TYPE_HARD:
+        elif kind == h5l.TYPE_HARD:
             found = found[part]
         else:
             raise _elsewhere(key, "an external link")
@@ -388,7 +393,7 @@ def _columns_npz(path: Path) -> tuple[dict[str, np.ndarray | None], list[str]]:
                     f"column '{missing[0]}' is missing; the file holds "
                     f"{', '.join(archive.files[:12]) or 'nothing'}, and {', '.join(NEEDED)} are needed."
                 )
-            claimed = sum(trial.file_size for trial in archive.zip.infolist())
+            claimed = sum(trial.file_size for trial in (archive.zip.infolist() if archive.zip else ()))
             if claimed > MOST_COMPRESSION * path.stat().st_size:
                 raise DataError(f"the file claims {claimed:,} bytes, more than it can hold; it is damaged.")
             columns = {}

@@ -273,7 +273,8 @@ def require_few_columns(count: int) -> None:
     """DataError if a table has more columns than are looked at."""
     if count > MOST_COLUMNS:
         raise DataError(
-            f"the table has more than {MOST_COLUMNS:,} columns; keep those that matter, or give arrays as .npz or .hdf5."
+            f"the table has more than {MOST_COLUMNS:,} columns; keep those that matter, or give arrays as .npz or "
+            ".hdf5."
         )
 
 

@@ -25,7 +25,7 @@ NAME_ONE = "say which task it is (--task NAME), or give vem evaluate an environm
 
 
 PACKAGES = ("gymnasium", "gymnasium_robotics", "vem")
-"""Whose registered environments a file may name with arguments of its own; others with those they are registered with."""
+"""Whose environments a file may name with arguments of its own; others only as they are registered."""
 
 
 class References(NamedTuple):

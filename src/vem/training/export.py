@@ -48,6 +48,8 @@ def _export_run(source: Any, path: str | Path | None, seed: int | None, trial: s
     from vem.training.run import RunDirectory
 
     files = RunDirectory(source)
+    if path is None:
+        files.check_links()
     name, found = _choose(files, seed, trial)
     if not found.exists():
         raise RunError(f"{files.path} has no policy of {name} yet; finish it with vem train --resume {files.path}")

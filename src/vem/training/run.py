@@ -765,11 +765,12 @@ class Run:
     def _restored(self, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Snapshot:
         """The snapshot of a checkpoint, checked against the stages and the shapes that this run has."""
         stages = self.algorithm.stages
-        index, done, steps = (header.get(name) for name in ("stage", "done", "steps"))
+        index: Any = header.get("stage")
+        done: Any = header.get("done")
         is_place = (
             type(index) is type(done) is int and 0 <= index < len(stages) and 0 <= done <= stages[index].num_steps
         )
-        if not is_place or steps != sum(stage.num_steps for stage in stages[:index]) + done:
+        if not is_place or header.get("steps") != sum(stage.num_steps for stage in stages[:index]) + done:
             raise RunError(
                 f"{self.files.checkpoints} is damaged (a checkpoint stands at step {done} of stage {index}, which this "
                 "run does not have); move that checkpoint away"
