@@ -281,7 +281,7 @@ def _dataset(file: Any, key: str) -> Any:
 def _find(file: Any, key: str) -> Any:
     """What the file itself holds under a name, or None; DataError for a link that is broken or leads elsewhere."""
     import h5py
-    from h5py import h5l
+    from h5py import h5l  # pyright: ignore[reportAttributeAccessIssue]
 
     found: Any = file
     left, num_links, target = key.split("/"), 0, ""
