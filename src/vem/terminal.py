@@ -1,4 +1,4 @@
-"""Standard streams as the command line needs them: whatever the encoding, whatever the text, whether or not they hold.
+r"""Standard streams as the command line needs them: whatever the encoding, whatever the text, whether or not they hold.
 
 Text from files and arguments cannot control the terminal: control characters are shown as ``\x1b``. Letters that the
 stream's encoding lacks are shown in the same way.
