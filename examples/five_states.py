@@ -9,8 +9,7 @@ import numpy as np
 
 import vem
 from vem.theory import operators
-from vem.theory.examples import rollouts
-from vem.theory.mdp import MDP, expectile_values, optimal_values, policy_values
+from vem.theory.mdp import MDP, expectile_values, optimal_values, policy_values, rollouts
 from vem.theory.operators import distance, fixed_point
 
 # A corridor. Action 0 steps left, action 1 right; stepping right from state 3 pays 1 and enters state 4, which

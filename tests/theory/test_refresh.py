@@ -11,9 +11,8 @@ from vem.algorithms.vem import VEM, make
 from vem.data.arrays import from_arrays
 from vem.networks import apply_networks
 from vem.theory import operators
-from vem.theory.examples import bootstrapped_targets, enumerate_rollouts, plan, stepped_targets
-from vem.theory.mdp import random_mdps, softmax_policy
-from vem.theory.operators import expectile_of
+from vem.theory.mdp import enumerate_rollouts, random_mdps, softmax_policy
+from vem.theory.operators import bootstrapped_targets, expectile_of, plan, stepped_targets
 
 NUM_STEPS, NUM_STATES, NUM_ACTIONS = 3, 4, 2
 
@@ -114,5 +113,7 @@ def test_a_refresh_of_the_algorithm_is_the_tabular_backup(order, num_actions):
         np.testing.assert_allclose(returns[critic], expected, rtol=1e-4, atol=1e-5)
         if num_actions == 1 and order == "plan-then-expectile":
             # With nothing to choose, the backup of the whole process: max over n of (T^μ)ⁿ V.
-            steps = [operators.n_step(values, mdp, behavior, n) for n in range(1, NUM_STEPS + 1)]
+            steps = [operators.evaluation(values, mdp, behavior)]
+            for _ in range(NUM_STEPS - 1):
+                steps.append(operators.evaluation(steps[-1], mdp, behavior))
             np.testing.assert_allclose(returns[critic][:, 0, 0], np.max(steps, 0), rtol=1e-4, atol=1e-5)
