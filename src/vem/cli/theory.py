@@ -23,10 +23,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(options: argparse.Namespace) -> int:
     """Compute, write, and print every verdict and where the page is."""
     from vem.theory import output
-    from vem.theory.studies import SMALL, Sizes
 
-    claims = output.run(options.out, options.json, sizes=SMALL if options.small else Sizes(), seed=options.seed)
-    for claim in claims:
+    for claim in output.run(options.out, options.json, seed=options.seed, small=options.small):
         print(f"{claim.verdict:8} {claim.section}  {claim.statement}\n             {claim.measured}")
     print(f"figures, tables and the page: {options.out / 'index.html'}")
     return 0

@@ -13,20 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from vem.losses import asymmetry, expectile_step
-from vem.theory import operators
+from vem.theory import operators, studies
 from vem.theory.mdp import Array, action_values, enumerate_rollouts, random_mdps, softmax_policy
 from vem.theory.operators import contraction_bound, distance, fixed_point, largest_step_size
-from vem.theory.studies import (
-    DATASET_SIZES,
-    EXPECTILES,
-    HORIZONS,
-    TEMPERATURES,
-    Processes,
-    Sizes,
-    Table,
-    column,
-    draw_processes,
-)
+from vem.theory.studies import Processes, Sizes, Table, column, draw_processes
 
 Finding = tuple[str, str, str]
 """A statement, what was measured, and the verdict."""
@@ -64,14 +54,14 @@ def verdict(agrees: bool | np.bool, otherwise: str = "fails") -> str:
 def expectile_learning(tradeoff: Table, processes: Processes, stochastic: Processes) -> Iterator[Finding]:
     """Section 3.1 and its figure 2."""
     lowest, best = tradeoff[0]["behavior_value"], tradeoff[0]["optimal_value"]
-    sizes = _series(DATASET_SIZES, "{:.0f}")
+    sizes = _series(studies.DATASET_SIZES, "{:.0f}")
     excess = [value - best for value in column(tradeoff, "value", expectile=1)]
     yield (
         "With noise the optimality operator over-estimates severely.",
         f"by {_series(excess)} for N = {sizes} (V* − V^μ is {best - lowest:.2f})",
         verdict(min(excess) > 0 and excess[0] > best - lowest, "in part"),
     )
-    by_size = [[row for row in tradeoff if row["dataset_size"] == size] for size in DATASET_SIZES]
+    by_size = [[row for row in tradeoff if row["dataset_size"] == size] for size in studies.DATASET_SIZES]
     nearest = [min(rows, key=lambda row: (row["expectile"] == 1, row["error"])) for rows in by_size]
     errors, greedy = [row["error"] for row in nearest], column(tradeoff, "error", expectile=1)
     yield (
@@ -325,7 +315,7 @@ def memory(tables: dict[str, Table], processes: Processes, max_steps: int = 10) 
 def toy_example(tables: dict[str, Table], processes: Processes) -> Iterator[Finding]:
     """Section 4.3 and its figures 4(a) and 4(b)."""
     # Numbers are shown at τ = 0.8; a statement must hold at every τ.
-    steps = f"for n_max = {_series(HORIZONS, '{:.0f}')} at τ = 0.8"
+    steps = f"for n_max = {_series(studies.HORIZONS, '{:.0f}')} at τ = 0.8"
     suprema, speeds = (_by_level(tables["horizon"], name) for name in ("rate_supremum", "rate_from_zero"))
     yield (
         "The contraction rate, a supremum over all pairs, decreases with n_max.",
@@ -337,10 +327,10 @@ def toy_example(tables: dict[str, Table], processes: Processes) -> Iterator[Find
         f"{_series(speeds[0.8], '{:.3f}')} {steps}",
         verdict(all(_falls(row) for row in speeds.values())),
     )
-    biases = column(tables["horizon"], "bias", max_steps=HORIZONS[-1])
+    biases = column(tables["horizon"], "bias", max_steps=studies.HORIZONS[-1])
     yield (
         "The fixed-point bias grows as τ becomes smaller.",
-        f"{_series(biases)} for τ = {_series(EXPECTILES)}",
+        f"{_series(biases)} for τ = {_series(studies.EXPECTILES)}",
         verdict(_falls(biases)),
     )
     deviations = _by_level(tables["horizon"], "deviation")
@@ -349,7 +339,7 @@ def toy_example(tables: dict[str, Table], processes: Processes) -> Iterator[Find
         f"{_series(deviations[0.8], '{:.3f}')} {steps}, V = 0",
         verdict(all(_falls(row[::-1]) for row in deviations.values())),
     )
-    steps = f"for temperatures {_series(TEMPERATURES)} at τ = 0.8"
+    steps = f"for temperatures {_series(studies.TEMPERATURES)} at τ = 0.8"
     suprema, speeds = (_by_level(tables["behavior"], name) for name in ("rate_supremum", "rate_from_zero"))
     slower = all(_falls(row[::-1]) for row in speeds.values())
     yield (
@@ -363,10 +353,10 @@ def toy_example(tables: dict[str, Table], processes: Processes) -> Iterator[Find
         f"{_series(deviations[0.8], '{:.3f}')} {steps}",
         verdict(all(_falls(row[::-1]) for row in deviations.values())),
     )
-    sampled = [_deviation(processes, 0.7, n) for n in HORIZONS]
+    sampled = [_deviation(processes, 0.7, n) for n in studies.HORIZONS]
     yield (
         "Implied: the variance grows with n_max at the fixed point as well as at V = 0.",
-        f"{_series(sampled, '{:.2f}')} for n_max = {_series(HORIZONS, '{:.0f}')} at V*_τ, τ = 0.7",
+        f"{_series(sampled, '{:.2f}')} for n_max = {_series(studies.HORIZONS, '{:.0f}')} at V*_τ, τ = 0.7",
         verdict(_falls(sampled[::-1])),
     )
 
@@ -402,7 +392,7 @@ def _deviation(processes: Processes, expectile: float, max_steps: int) -> float:
 
 def _by_level(table: Table, measure: str) -> dict[float, list[float]]:
     """For every τ, a measure along n_max or temperature."""
-    return {tau: column(table, measure, expectile=tau) for tau in EXPECTILES}
+    return {tau: column(table, measure, expectile=tau) for tau in studies.EXPECTILES}
 
 
 def _series(numbers: Sequence[float], form: str = "{:.3g}") -> str:

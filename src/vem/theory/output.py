@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from jinja2 import Environment, PackageLoader
 from matplotlib import colormaps
 from matplotlib.axes import Axes
@@ -19,17 +20,18 @@ from matplotlib.figure import Figure
 from vem.errors import RunError, SettingsError
 from vem.storage import write_file, write_json
 from vem.theory.claims import Claim, measure_claims
-from vem.theory.studies import DATASET_SIZES, EXPECTILES, HORIZONS, STUDIES, TEMPERATURES, Sizes, Table, column
+from vem.theory.studies import DATASET_SIZES, EXPECTILES, HORIZONS, SMALL, STUDIES, TEMPERATURES, Sizes, Table, column
 
 # Okabe and Ito's palette, which stays apart for color-blind readers.
 BLUE, GREEN, ORANGE, VERMILION, PURPLE = "#0072B2", "#009E73", "#E69F00", "#D55E00", "#CC79A7"
 
 
-def run(out: Path, numbers: Path | None = None, *, sizes: Sizes = Sizes(), seed: int = 0) -> list[Claim]:  # noqa: B008
+def run(out: Path, numbers: Path | None = None, *, seed: int = 0, small: bool = False) -> list[Claim]:
     """Measure everything, write figures, tables and the page to ``out``, and return the paper's statements.
 
     With ``numbers``, all tables and statements go to that JSON file as well, numbers to six digits.
     """
+    sizes = SMALL if small else Sizes()
     if seed < 0:
         raise SettingsError(f"the seed is {seed}; it must be at least 0")
     for directory in (out, *([numbers.parent] if numbers else [])):
@@ -177,11 +179,8 @@ def readings_figure(table: Table) -> Figure:
 
 def _curve(axes: Axes, rows: Table, x: str, measure: str, **style: Any) -> None:
     """Draw means with their 95 % intervals."""
-    spread = [
-        [row[measure] - row[f"{measure}_low"] for row in rows],
-        [row[f"{measure}_high"] - row[measure] for row in rows],
-    ]
-    axes.errorbar(column(rows, x), column(rows, measure), spread, capsize=2, markersize=5, **style)
+    means, low, high = (np.array(column(rows, measure + end)) for end in ("", "_low", "_high"))
+    axes.errorbar(column(rows, x), means, [means - low, high - means], capsize=2, markersize=5, **style)
 
 
 def _shades(count: int) -> list[str]:
