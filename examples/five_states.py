@@ -44,6 +44,7 @@ dataset = vem.from_arrays(
     timeouts=np.tile(np.arange(20) == 19, 200),
     next_observations=np.eye(5)[after.ravel()],
     split="first-success",
+    discrete=False,
 )
 run = vem.train(dataset, algorithm="vem", steps=2000, expectile=0.5, discount=0.9, batch_size=64)
 # The network's plan takes the best along each walk, which is optimistic already at τ = ½: V lies above V^μ.
