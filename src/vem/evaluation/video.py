@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,25 +51,21 @@ def _drawn_environment(environment: Environment) -> gymnasium.Env:
     """The environment with pictures as arrays; SimulatorError where it cannot be drawn."""
     import gymnasium
 
-    is_headless = sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
-    if is_headless:
-        os.environ.setdefault("MUJOCO_GL", "egl")
+    if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+        os.environ.setdefault("MUJOCO_GL", "egl")  # without a screen the other way to OpenGL fails
     env = make_environment(environment)
     try:
         if env.render_mode != "rgb_array" and env.spec is not None:
             env.close()
             env = gymnasium.make(env.spec, render_mode="rgb_array")
         env.reset(seed=0)
-        picture = env.render()
+        is_drawn = env.render_mode == "rgb_array" and hasattr(env.render(), "shape")
     except Exception as error:
-        with suppress(Exception):
-            env.close()
         raise SimulatorError(
             f"the environment cannot be drawn here ({type(error).__name__}: {' '.join(str(error).split())}); MuJoCo "
             "needs OpenGL without a screen: install EGL or OSMesa, and set MUJOCO_GL=egl or MUJOCO_GL=osmesa"
         ) from error
-    if not hasattr(picture, "shape"):
-        env.close()
+    if not is_drawn:
         raise SimulatorError(
             "the environment draws no pictures: give one that is registered in Gymnasium and has the render mode "
             "rgb_array, or a function that makes it with that mode"
