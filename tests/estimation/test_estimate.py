@@ -12,8 +12,8 @@ from small_runs import tiny_dataset, tiny_settings
 from vem.cli import main
 from vem.errors import DataError, RunError, SettingsError
 from vem.estimation import fitted_q
+from vem.estimation.estimate import Estimate, Value, judge, read_estimate
 from vem.estimation.importance import policy_density
-from vem.estimation.result import Estimate, Value, judge, read_estimate
 from vem.training.request import read_config
 
 LENGTHS = (6,) * 30

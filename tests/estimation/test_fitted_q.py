@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import walks
-from vem.estimation.estimate import _combined
+from vem.estimation.estimate import combine
 from vem.estimation.fitted_q import find_unit, fit
 from vem.estimation.log import find_horizon, policy_actions, read_log
 
@@ -47,9 +47,9 @@ def test_what_no_trajectory_shows_is_taken_for_lost(log):
     acted = policy_actions(walks.choosing(2.0), log.dataset)
     fitted = fit(log, acted, np.full(log.dataset.num_rows, 0.5, np.float32), num_steps=1200, num_trials=2)
     seen, action = walks.observed(1, 0.0)[None], np.ones((1, 1), np.float32)
-    bold, cautious = fitted.values(seen, mass_of(12), action).mean(axis=(1, 2))
-    assert bold == pytest.approx(walks.exact_value(1.0, 12, 1), abs=0.06)
-    assert cautious < 0.5 * bold
+    plain, weighted = fitted.values(seen, mass_of(12), action).mean(axis=(1, 2))
+    assert plain == pytest.approx(walks.exact_value(1.0, 12, 1), abs=0.06)
+    assert weighted < 0.5 * plain
 
 
 def test_trials_are_fitted_to_different_draws_and_repeat(log):
@@ -75,7 +75,7 @@ def test_intervals_cover_what_they_should():
         returns = random.normal(1.0, 0.5, 40)
         taught = random.normal(0, 0.1, (5, 1))
         q = 2.0 + taught + random.normal(0, 0.1, 40)
-        value, difference, _ = _combined(q, 1.0 + taught + np.zeros((5, 40)), returns)
+        value, difference, _ = combine(q, 1.0 + taught + np.zeros((5, 40)), returns)
         low, high = value.interval
         covered += low <= 2.0 <= high
         assert difference.interval[0] < difference.value < difference.interval[1]
@@ -84,8 +84,8 @@ def test_intervals_cover_what_they_should():
 
 def test_networks_that_do_not_solve_their_equation_widen_the_interval():
     returns, noise = np.linspace(0, 1, 20), np.linspace(-0.01, 0.01, 5)[:, None]
-    solved, _, _ = _combined(1.0 + noise + np.zeros(20), 0.5 + noise + np.zeros(20), returns)
-    unsolved, _, facts = _combined(2.0 + noise + np.zeros(20), 0.5 + noise + np.zeros(20), returns)
+    solved, _, _ = combine(1.0 + noise + np.zeros(20), 0.5 + noise + np.zeros(20), returns)
+    unsolved, _, facts = combine(2.0 + noise + np.zeros(20), 0.5 + noise + np.zeros(20), returns)
     assert (facts["fitted"], facts["anchored"]) == pytest.approx((2.0, 1.0))
     assert np.diff(unsolved.interval) > 2 * np.diff(solved.interval)
     assert unsolved.interval[0] < 1.0 < 2.0 < unsolved.interval[1]

@@ -20,6 +20,8 @@ import numpy as np
 from vem.algorithms.base import put_rows, spec_of
 from vem.algorithms.bc import BC, make
 from vem.data.dataset import Dataset
+from vem.estimation.log import scale_actions
+from vem.evaluation.statistics import CONFIDENCE
 from vem.networks import Network, apply_network, make_head
 from vem.policy import Policy
 from vem.policy.kinds import Tensors, choices_in, find_actor, network
@@ -27,6 +29,7 @@ from vem.training.loop import start, train
 from vem.training.request import Trial
 
 LARGEST_LOG_RATIO = 50.0
+NUM_RESAMPLES = 1000
 
 
 class Decisions(NamedTuple):
@@ -81,6 +84,18 @@ def doubly_robust(decisions: Decisions, counts: np.ndarray | None = None) -> np.
         total = counts @ used
         parts = parts + np.divide(counts @ (used * values), total, out=np.zeros_like(total), where=total > 0)
     return parts @ factors
+
+
+def weighted_estimates(decisions: Decisions, seed: int) -> list[tuple[float, tuple[float, float]]]:
+    """Importance sampling and its doubly robust form, each with its interval over resampled trajectories."""
+    count = len(decisions.rewards)
+    counts = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), NUM_RESAMPLES)
+    tail = 50 * (1 - CONFIDENCE)
+    values = []
+    for of in (importance_sampling, doubly_robust):
+        low, high = np.percentile(of(decisions, counts.astype(np.float64)), [tail, 100 - tail])
+        values.append((float(of(decisions)[0]), (float(low), float(high))))
+    return values
 
 
 def _prepared(decisions: Decisions, counts: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -167,3 +182,24 @@ def _fixed(kind: str) -> Callable[[Tensors, np.ndarray, np.ndarray], np.ndarray]
         return np.where(is_chosen, 0.0, -np.inf)
 
     return density
+
+
+# How far the log shows what a policy's actions lead to: w(s) = min(1, β(π(s)|s)/b).
+
+
+UNUSUAL_SHARE = 0.25
+MOST_ROWS = 50_000
+"""Rows that b is found from."""
+
+
+def support_border(density: Density, dataset: Dataset) -> float:
+    """Log b: the log-density that all but a quarter of recorded actions exceed, which it was not fitted to."""
+    rows = np.flatnonzero(dataset.valid)
+    rows = rows[:: max(1, len(rows) // MOST_ROWS)]
+    recorded = density(dataset.observations[rows], scale_actions(dataset.actions[rows], dataset))
+    return float(np.quantile(recorded, UNUSUAL_SHARE))
+
+
+def support_weight(density: Density, border: float, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """W of actions, in the networks' units, in states."""
+    return np.exp(np.minimum(density(observations, actions) - border, 0.0)).astype(np.float32)

@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from vem.errors import RunError, SettingsError
-from vem.estimation.estimate import estimate, training_discount
-from vem.estimation.result import Estimate, GroupEstimate, Value, Verdict, plain, read_estimate
+from vem.estimation.estimate import (
+    Estimate,
+    GroupEstimate,
+    Value,
+    Verdict,
+    estimate,
+    read_estimate,
+    to_json,
+    training_discount,
+)
 from vem.evaluation.statistics import Table
 from vem.policy import load_policy
 from vem.training.run import RunDirectory
@@ -103,11 +111,11 @@ class Selection:
     def to_json(self) -> dict[str, Any]:
         """The selection as JSON values."""
         candidates = [
-            {**plain(candidate), "run": str(candidate.run), "label": candidate.label} for candidate in self.candidates
+            {**to_json(candidate), "run": str(candidate.run), "label": candidate.label} for candidate in self.candidates
         ]
         facts = {name: getattr(self, name) for name in ("data", "discount", "horizon", "hold_out", "num_trajectories")}
         choice = {"run": str(self.choice.run), "settings": self.choice.settings, "trials": list(self.choice.trials)}
-        log = plain(self.log)
+        log = to_json(self.log)
         return {
             **facts,
             "log": log,

@@ -61,7 +61,7 @@ def evaluate(
             raise SettingsError("the policy names no environment; give one: evaluate(policy, environment)")
     else:
         target = find_target(_directory(run_or_policy), environment)
-        policies = dict(zip(target.trials, _load_policies(target.files), strict=True))
+        policies = finished_policies(target.files)
         environment = target.environment
     with Evaluator(environment, workers) as evaluator, _counter(progress) as show:
         how = {"is_stochastic": stochastic, "show": show}
@@ -119,15 +119,16 @@ def _directory(run: Run | str | Path) -> str | Path:
     return directory
 
 
-def _load_policies(files: RunDirectory) -> list[Policy]:
-    """The policies of a finished run; RunError if some are missing."""
+def finished_policies(files: RunDirectory) -> dict[str, Policy]:
+    """The policies of a finished run by the names of its trials; RunError if some are missing."""
     missing = [path.stem for path in files.policy_paths if not path.exists()]
     if missing:
         raise RunError(
             f"{files.path} has no policy of {', '.join(missing)}: the run has not finished; go on with "
-            f"vem train --resume {files.path}, then evaluate it"
+            f"vem train --resume {files.path} first"
         )
-    return [load_policy(path) for path in files.policy_paths]
+    names = [trial.name for trial in files.config.trials]
+    return dict(zip(names, map(load_policy, files.policy_paths), strict=True))
 
 
 @contextmanager
