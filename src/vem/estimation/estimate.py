@@ -173,11 +173,11 @@ class Estimate:
                 if value.problem:
                     problems.setdefault(f"{what} cannot be used: {value.problem}", []).append(name)
             texts = ["-" if value.problem else value.text for value in weighted.values()]
-            rows.append([name, *_facts(found), *texts, found.verdict])
+            rows.append([name, *estimate_texts(found), *texts, found.verdict])
         for group in self.groups:
             if len(group.trials) > 1:
                 title = f"{settings_text(group.settings)} mean of {len(group.trials)} seeds".strip()
-                rows.append([title, *_facts(group)[:2], "", "", "", group.verdict])
+                rows.append([title, *estimate_texts(group)[:2], "", "", "", group.verdict])
         title = (
             f"{self.data}: discounted return of the first {self.horizon} steps (γ = {self.discount:g}), over "
             f"{self.num_trajectories} {KINDS[self.trajectories]}; networks fitted to {self.num_fitted}"
@@ -239,6 +239,8 @@ def to_json(value: Any) -> Any:
     """Estimates as JSON values."""
     if isinstance(value, Value):
         return to_json(value._asdict())
+    if isinstance(value, Path):
+        return str(value)
     if dataclasses.is_dataclass(value):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
@@ -250,8 +252,8 @@ def _label(group: GroupEstimate) -> str:
     return settings_text(group.settings) or (group.trials[0] if len(group.trials) == 1 else "the run")
 
 
-def _facts(found: PolicyEstimate | GroupEstimate) -> list[str]:
-    """Value, difference and support as tables show them."""
+def estimate_texts(found: Any) -> list[str]:
+    """Value, difference and support of a policy, a group or a candidate, as tables show them."""
     return [found.value.text, found.difference.text, f"{100 * found.supported:.0f} %"]
 
 
@@ -425,9 +427,10 @@ def _group(
 
 def _mean(values: Sequence[Value]) -> Value:
     mean = float(np.mean([value.value for value in values if value.value is not None]))
-    if any(value.interval is None for value in values):
+    intervals = [value.interval for value in values if value.interval is not None]
+    if len(intervals) < len(values):
         return Value(mean)
-    low, high = np.mean([value.interval for value in values], axis=0)
+    low, high = np.mean(intervals, axis=0)
     return Value(mean, (float(low), float(high)))
 
 

@@ -219,7 +219,9 @@ def _different_states(
             int(rows[row]),
             int(episodes[row]),
             _observed(policy, sample, states[row]),
-            *(_named(columns, actions[row]) for actions in (recorded, usual, taken)),
+            _named(columns, recorded[row]),
+            _named(columns, usual[row]),
+            _named(columns, taken[row]),
             float(distance[row]),
             float(scores[row]),
         )

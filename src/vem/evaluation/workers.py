@@ -173,15 +173,16 @@ class _Worker:
 
     def sizes(self) -> SpaceSizes:
         """The sizes of the worker's environment, once it is made; SimulatorError if it cannot be."""
-        if self._sizes is None:
-            try:
-                answer = self._receive(START_SECONDS)
-            except _BrokenError as error:
-                answer = f"the environment cannot be made: {error}"
-            if isinstance(answer, str):
-                raise SimulatorError(answer)
-            self._sizes = answer
-        return self._sizes
+        if self._sizes is not None:
+            return self._sizes
+        try:
+            answer = self._receive(START_SECONDS)
+        except _BrokenError as error:
+            answer = f"the environment cannot be made: {error}"
+        if isinstance(answer, str):
+            raise SimulatorError(answer)
+        self._sizes = answer
+        return answer
 
     def run(self, seed: int, actor: bytes, is_stochastic: bool, keeps_path: bool) -> dict[str, Any]:
         """The facts of the finished episode, or the error that it ended with."""
