@@ -58,6 +58,12 @@ class Hanging(Walk):
         return super().step(action)
 
 
+class Printing(Walk):
+    def step(self, action):
+        print("a simulator's notice", flush=True)
+        return super().step(action)
+
+
 class Nested(Walk):
     observation_space = Dict({"b": Box(-9, 9, (1,)), "a": Box(-9, 9, (2,))})
     maze = "any"
