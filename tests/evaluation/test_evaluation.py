@@ -253,6 +253,7 @@ def test_a_run_is_evaluated_into_its_directory(tmp_path):
     assert read_evaluation(RunDirectory(directory)) == evaluation
     assert evaluate(open_run(directory), episodes=2, workers=1, progress=False) == evaluation
     assert "<td>seed1-expectile0.1</td>" in evaluation._repr_html_()
+    assert repr(evaluation) == "<Evaluation: vem/PointMaze-UMaze-v0: 2 episodes a policy, mean actions, after 7 steps>"
     names = ["seed0-expectile0.1", "seed1-expectile0.1", "seed0-expectile0.5", "seed1-expectile0.5"]
     assert list(evaluation.trials) == names
     assert [group.settings for group in evaluation.groups] == [{"expectile": 0.1}, {"expectile": 0.5}]

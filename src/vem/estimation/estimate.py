@@ -41,7 +41,7 @@ from vem.estimation.log import (
 )
 from vem.evaluation.evaluate import finished_policies
 from vem.evaluation.results import same_settings, settings_text
-from vem.evaluation.statistics import CONFIDENCE, Table
+from vem.evaluation.statistics import CONFIDENCE, Table, Tabled
 from vem.policy import Policy
 from vem.training.machine import keep_programs, refusing_to_run_out
 from vem.training.records import EstimateSummary
@@ -121,8 +121,8 @@ class GroupEstimate:
     reason: str
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Tabled):
     """The estimates of one or more policies on one log; printing it gives a table."""
 
     data: str
@@ -184,14 +184,6 @@ class Estimate:
         )
         notes += [f"{', '.join(names)}: {text}" for text, names in problems.items()]
         return Table(title, [*header, "verdict"], rows, [*notes, *self.warnings])
-
-    def __str__(self) -> str:
-        """The table as text."""
-        return str(self.table)
-
-    def _repr_html_(self) -> str:
-        """The table in a notebook."""
-        return self.table._repr_html_()
 
     def to_json(self) -> EstimateSummary:
         """The estimates as JSON values, as a run directory keeps them."""

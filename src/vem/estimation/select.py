@@ -20,7 +20,7 @@ from vem.estimation.estimate import (
     training_discount,
 )
 from vem.evaluation.results import settings_text
-from vem.evaluation.statistics import Table
+from vem.evaluation.statistics import Table, Tabled
 from vem.policy import load_policy
 from vem.training.run import RunDirectory
 
@@ -50,8 +50,8 @@ class Candidate:
         return f"{self.run.name} {settings_text(self.settings)}".strip()
 
 
-@dataclass(frozen=True)
-class Selection:
+@dataclass(frozen=True, repr=False)
+class Selection(Tabled):
     """Candidates, the highest value first; printing it gives a table."""
 
     data: str
@@ -102,14 +102,6 @@ class Selection:
         )
         header = ["candidate", "seeds", "value [95 %]", "minus the log", "in support", "verdict"]
         return Table(title, header, rows, [self.reason, *self.warnings])
-
-    def __str__(self) -> str:
-        """The table as text."""
-        return str(self.table)
-
-    def _repr_html_(self) -> str:
-        """The table in a notebook."""
-        return self.table._repr_html_()
 
     def to_json(self) -> dict[str, Any]:
         """The selection as JSON values."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vem.evaluation.environments import References
-from vem.evaluation.statistics import Spread, Table, over_seeds
+from vem.evaluation.statistics import Spread, Table, Tabled, over_seeds
 from vem.tasks import normalized_score
 from vem.training.records import Actions, EpisodeRecord, EvaluationSummary
 from vem.training.run import RunDirectory
@@ -110,8 +110,8 @@ class GroupResult:
     """Quantity → mean, standard deviation, inter-quartile mean and interval over seeds; absent where unknown."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Tabled):
     """What evaluating one or more policies gave; printing it gives a table."""
 
     environment: str
@@ -152,16 +152,6 @@ class Evaluation:
         return self._first("success")
 
     @property
-    def length(self) -> Spread | None:
-        """The length of an episode of the first group."""
-        return self._first("length")
-
-    @property
-    def value_error(self) -> Spread | None:
-        """V − G of the first group; None for policies without values."""
-        return self._first("value_error")
-
-    @property
     def first_error(self) -> str | None:
         """Why the first failed episode failed, if any did."""
         return next((trial.first_error for trial in self.trials.values() if trial.first_error), None)
@@ -200,14 +190,6 @@ class Evaluation:
             if row.num_failed
         ]
         return Table(title, ["policy", *(quantity.heading for quantity in shown.values())], rows, notes)
-
-    def __str__(self) -> str:
-        """The table as text."""
-        return str(self.table)
-
-    def _repr_html_(self) -> str:
-        """The table in a notebook."""
-        return self.table._repr_html_()
 
     def to_json(self) -> EvaluationSummary:
         """The evaluation as JSON values, as a run directory keeps it."""

@@ -157,6 +157,26 @@ class Table(NamedTuple):
             print(note)
 
 
+class Tabled:
+    """A result that prints as its table."""
+
+    @property
+    def table(self) -> Table:
+        """The table."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """The table as text."""
+        return str(self.table)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.table.title}>"
+
+    def _repr_html_(self) -> str:
+        """The table in a notebook."""
+        return self.table._repr_html_()
+
+
 # Statistics over several tasks: how good methods are on the whole, from the score of each task and seed.
 
 
@@ -190,8 +210,8 @@ class Profile(NamedTuple):
     high: np.ndarray | None
 
 
-@dataclass(frozen=True)
-class OverTasks:
+@dataclass(frozen=True, repr=False)
+class OverTasks(Tabled):
     """Methods on the tasks that all of them have; printing it gives a table."""
 
     scores: dict[str, dict[str, np.ndarray]]
@@ -296,10 +316,6 @@ class OverTasks:
         if any(self.marks.values()):
             notes[0] = f"* best   ≈ within the best one's interval; {notes[0]}"
         return Table(title, self.header, self.rows, notes)
-
-    def __str__(self) -> str:
-        """The table as text."""
-        return str(self.table)
 
     def to_json(self) -> dict[str, Any]:
         """The statistics as JSON values."""
