@@ -57,7 +57,7 @@ def test_in_one_process(data, tmp_path, capsys):
     printed = capsys.readouterr()
     assert "bc (preset default) on pointmaze-umaze" in printed.out
     assert "pointmaze-umaze bc: done" in printed.out
-    assert "own-logs bc: failed: the data own-logs names no environment; say which task it is (--task" in printed.out
+    assert "own-logs bc: failed: the data own-logs names no environment; give vem evaluate an" in printed.out
     assert not (tmp_path / "report").exists()
 
 

@@ -12,6 +12,7 @@ EXAMPLES = """examples:
   vem evaluate runs/antmaze-umaze-vem                      100 episodes for each policy
   vem evaluate runs/door-human-vem --episodes 20 --workers 4
   vem evaluate runs/logs-vem --env vem/Hopper-v0 --json    in an environment that the data does not name
+  vem evaluate runs/antmaze-umaze-vem --video videos       and a video of each policy
 """
 
 
@@ -37,6 +38,7 @@ def register(verbs: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="sample actions, or take their mean (default: sample those of guided policies)",
     )
+    add("--video", default=None, metavar="DIR", help="record the first episode of each policy as a video in DIR")
     add("--json", action="store_true", help="print the summary as JSON")
     parser.set_defaults(run=run)
 
@@ -55,13 +57,20 @@ def run(options: argparse.Namespace) -> None:
     from vem.evaluation.evaluate import evaluate
 
     evaluation = evaluate(
-        options.directory, options.env, options.episodes, options.seed, options.workers, options.stochastic
+        options.directory,
+        options.env,
+        options.episodes,
+        options.seed,
+        options.workers,
+        options.stochastic,
+        video=options.video,
     )
     if options.json:
         print(json.dumps(evaluation.to_json(), indent=2))
     else:
         evaluation.table.print()
-        print(f"kept in {options.directory}; draw it with: vem report {options.directory}")
+        videos = f", videos in {options.video}" if options.video else ""
+        print(f"kept in {options.directory}{videos}; draw it with: vem report {options.directory}")
 
 
 # ``vem estimate``: what the policies of a run are worth, from trajectories alone.
