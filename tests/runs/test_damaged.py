@@ -11,7 +11,7 @@ import pytest
 from tiny import SMALL, tiny_dataset
 from vem import api
 from vem.errors import DataError, RunError, VemError
-from vem.estimation.result import read_estimate
+from vem.estimation.estimate import read_estimate
 from vem.evaluation.results import read_evaluation
 from vem.reports.records import read_run
 from vem.reports.report import write_report

@@ -10,7 +10,7 @@ import numpy as np
 
 from vem.data.actions import ActionColumn
 from vem.data.dataset import Dataset
-from vem.estimation.result import Value, read_estimate
+from vem.estimation.estimate import Value, read_estimate
 from vem.evaluation.differences import ColumnDifference, Differences, compare_with_log, observation_names
 from vem.policy import Policy
 from vem.policy.support import OUTSIDE, SupportModel

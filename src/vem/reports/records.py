@@ -13,7 +13,7 @@ import numpy as np
 
 from vem.data.dataset import Dataset
 from vem.errors import RunError, VemError
-from vem.estimation.result import read_estimate
+from vem.estimation.estimate import read_estimate
 from vem.evaluation.environments import References
 from vem.evaluation.results import read_evaluation
 from vem.policy import Policy, load_policy
