@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +67,11 @@ class AdvantageScale(NamedTuple):
     high: jax.Array
     temperature: jax.Array
 
+    @classmethod
+    def empty(cls) -> Self:
+        """A scale before it is fitted."""
+        return cls(*[jnp.zeros(()) for _ in cls._fields])
+
 
 def raw_advantage(returns: jax.Array, values: jax.Array, scale: AdvantageScale) -> jax.Array:
     """A = R − V."""
@@ -97,7 +102,7 @@ def fit_scale(
     kind: AdvantageKind,
     temperature: jax.Array | None = None,
     clip_quantile: float | None = None,
-    effective_sample: jax.Array | float = 0.1,
+    effective_sample: jax.Array | float | None = 0.1,
 ) -> AdvantageScale:
     """The scale of the advantages of a sample of rows.
 
@@ -119,6 +124,7 @@ def fit_scale(
         scale = scale._replace(low=low, high=high)
         advantages = jnp.clip(advantages, low, high)
     if temperature is None:
+        assert effective_sample is not None, "one of the two is known"
         scale = scale._replace(temperature=temperature_for(advantages, effective_sample))
     return scale
 

@@ -64,7 +64,7 @@ def test_a_new_kind_of_policy_acts_and_values(tmp_path):
 
     value = lambda tensors, inputs: inputs.sum(1)
     presets = {"strong": Preset({"strength": 9.0}, {}, "made up", {"antmaze": {"strength": 3.0}})}
-    register("own", Own, make, "a test", presets, actor=act, value=value, arithmetic=bc.arithmetic)
+    register("own", Own, make, "a test", presets, actor=act, value=value)
     assert find_preset("own", "strong").settings == {"strength": 9.0}
     assert list(find_method("own").presets) == ["default", "strong"]
     config = make_config("tiny", "own", "strong", {"policy_hidden": (4,), "normalize_observations": False}, steps=2)

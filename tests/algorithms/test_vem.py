@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -12,7 +13,7 @@ import pytest
 from small_runs import tiny_dataset, tiny_settings
 from vem.algorithms import vem
 from vem.algorithms.base import Spec, build, find_preset, put_rows, spec_of
-from vem.algorithms.vem import expectile_operator, least_steps
+from vem.algorithms.vem import expectile_operator
 from vem.data.arrays import from_arrays
 from vem.errors import SettingsError
 from vem.networks import apply_networks
@@ -38,7 +39,6 @@ COMBINATIONS = {
         "weight": "exponential",
         "num_critics": 1,
         "advantage": "raw",
-        "policy_dropout": 0.1,
     },
     "one-step": {
         "plan": "one-step",
@@ -88,7 +88,28 @@ def test_trains_and_stays_finite(name, tmp_path):
 )
 def test_the_shortest_rollout_follows_the_length_of_the_trajectories(settings, typical_steps, expected):
     spec = Spec(3, 2, 23, typical_steps)
-    assert least_steps(build(vem.VEM, settings), spec) == expected
+    assert build(vem.VEM, settings).complete(spec)[0].least_plan_steps == expected
+
+
+def test_what_follows_from_the_data_is_decided_and_explained():
+    spec = Spec(3, 2, 171_000, 100, unrewarded=0.0, num_transitions=170_000)
+    config, notes = vem.VEM().complete(spec)
+    open_settings = [name for name, value in dataclasses.asdict(config).items() if value is None]
+    # What is open still is not a matter of the data: "to the end", "none", "found from another setting".
+    assert open_settings == ["num_plan_steps", "operator_step", "horizon", "temperature", "drop_below"]
+    assert config.effective_sample == pytest.approx(0.1)
+    assert [note.split(":")[0] for note in notes] == [
+        "policy regression",
+        "value-share 0.5",
+        "policy-weight-decay 0.1",
+        "discount 0.99",
+        "least-plan-steps 5",
+        "effective-sample 0.1",
+    ]
+    assert any("about 17,000 of 170,000 steps" in note for note in notes)
+    assert config.complete(spec) == (config, ())
+    assert vem.VEM(temperature=2.0).complete(spec)[0].effective_sample is None
+    assert vem.VEM(effective_sample=0.4).complete(spec)[0].effective_sample == 0.4
 
 
 def test_the_typical_trajectory_holds_the_median_transition():
@@ -185,8 +206,6 @@ BOTH_READINGS = {
     "normalize_rewards": (False, False),
     "initial_values": ("random", "random"),
     "policy_lr_schedule": ("none", "none"),
-    "reward_scale": (1.0, 1.0),
-    "reward_shift": (0.0, 0.0),
 }
 """Setting → (what the paper says, what its authors released)."""
 

@@ -78,6 +78,8 @@ class Spec(NamedTuple):
     """Share of the steps after which their own trajectory earns nothing more than its smallest reward."""
     choices: tuple[int, ...] = ()
     """Number of choices of each action column, 0 for numbers; empty: numbers only."""
+    num_transitions: int = 0
+    """Steps that can be learned from; 0: as many as rows. Unlike ``num_rows`` of all data, where rows take turns."""
 
     @property
     def head(self) -> Head:
@@ -129,11 +131,11 @@ class Algorithm(NamedTuple):
 def spec_of(dataset: Dataset) -> Spec:
     """The facts of a dataset that decide shapes and plans."""
     sizes = (dataset.observation_size, dataset.action_size, dataset.num_rows)
-    choices = choices_of(dataset.info.action_columns)
+    choices, count = choices_of(dataset.info.action_columns), dataset.num_transitions
     if dataset.shards is not None:
         facts = dataset.shards.facts
-        return Spec(*sizes, facts.typical_steps, facts.unrewarded, choices)
-    return Spec(*sizes, typical_steps(dataset.episode_lengths), unrewarded_share(dataset), choices)
+        return Spec(*sizes, facts.typical_steps, facts.unrewarded, choices, count)
+    return Spec(*sizes, typical_steps(dataset.episode_lengths), unrewarded_share(dataset), choices, count)
 
 
 def no_memory() -> Memory:
@@ -444,6 +446,10 @@ class Preset(NamedTuple):
     """Where the numbers come from."""
     families: Mapping[str, dict[str, Any]] = MappingProxyType({})
     """Settings that differ by task family, put on top of ``settings``."""
+    by_task: Callable[[Task], dict[str, Any]] | None = None
+    """The settings of one task, put on top of those of its family."""
+    steps: int | None = None
+    """Steps in all that the official program takes by default; None: not known."""
 
 
 class Method(NamedTuple):
@@ -455,17 +461,16 @@ class Method(NamedTuple):
     """(configuration, sizes of the data, steps) → Algorithm."""
     summary: str
     presets: Mapping[str, Preset]
-    arithmetic: Callable[[Any, Spec], dict[str, float]] | None = None
-    """(configuration, sizes of the data) → stage → floating-point operations that one update needs."""
+    actions: tuple[str, ...] = ("box",)
+    """Kinds of actions that it can learn: of ``vem.data.actions.ACTION_KINDS``."""
     ablates: str | None = None
     """The method this one is a variation of, whose presets it shares."""
     overrides: Mapping[str, Any] = MappingProxyType({})
     """What the variation changes: settings put on top of any preset."""
-    actions: tuple[str, ...] = ("box",)
-    """Kinds of actions that it can learn: of ``vem.data.actions.ACTION_KINDS``."""
 
 
 METHODS: dict[str, Method] = {}
+"""Filled by ``vem.algorithms`` and by ``register``."""
 KIND_NAMES = {
     "box": "actions that are numbers",
     "discrete": "discrete actions",
@@ -482,7 +487,6 @@ def register(
     presets: Mapping[str, Preset] | None = None,
     actor: Actor | None = None,
     value: Value | None = None,
-    arithmetic: Callable[[Any, Spec], dict[str, float]] | None = None,
     overwrite: bool = False,
     actions: Sequence[str] = ("box",),
 ) -> None:
@@ -510,7 +514,7 @@ def register(
         raise SettingsError(f"method {name!r} has a value function but no actor; give both, or neither")
     if actor is not None:
         register_kind(name, actor, value, overwrite)
-    METHODS[name] = Method(config, make, summary, MappingProxyType(chosen), arithmetic, actions=tuple(actions))
+    METHODS[name] = Method(config, make, summary, MappingProxyType(chosen), tuple(actions))
 
 
 def _check_config(name: str, config: Any) -> None:
@@ -552,147 +556,8 @@ def method_of(config: Configuration) -> str:
     raise SettingsError(f"{type(config).__name__} is not the configuration of a known method; register it first")
 
 
-# Named settings: the paper's, its authors', ours, and the official ones of the other methods, as data.
+# Presets: named settings of a method, by task.
 
-
-_OURS = Preset({}, {}, "the settings' own defaults, chosen by hand in short trials (docs/choices.md)")
-
-_PAPER_VEM = Preset(
-    settings={
-        "expectile": 0.3,
-        "discount": 0.99,
-        "policy": "regression",
-        "order": "expectile-then-plan",
-        "value_loss": "squared",
-        "plan": "episodic",
-        "least_plan_steps": 1,
-        "num_critics": 2,
-        "initial_values": "random",
-        "schedule": "joint",
-        "steps_per_refresh": 200,
-        "refresh": "full",
-        "target_rate": 0.005,
-        "target_update": "refresh",
-        "advantage": "raw",
-        "clip_quantile": None,
-        "weight": "softmax",
-        "temperature": 100.0,
-        "policy_draw": "uniform",
-        "policy_hidden": (256, 256),
-        "log_std_low": -6.0,
-        "log_std_high": 0.0,
-        "value_lr": 1e-3,
-        "policy_lr": 1e-3,
-        "batch_size": 128,
-        "normalize_observations": False,
-        "normalize_rewards": False,
-        "policy_lr_schedule": "none",
-        "policy_weight_decay": 0.0,
-    },
-    rules={"time_limit": "end"},
-    source="paper, sections 3.1 to 3.3, algorithm 1 and tables 2 and 3; the temperature is the authors'",
-)
-
-_AUTHORS_VEM = Preset(
-    settings={
-        "expectile": 0.3,
-        "discount": 0.99,
-        "policy": "regression",
-        "order": "plan-then-expectile",
-        "value_loss": "squared-weight",
-        "plan": "crossed",
-        "num_plan_steps": 1000,
-        "least_plan_steps": 1,
-        "num_critics": 4,
-        "initial_values": "random",
-        "schedule": "value-then-policy",
-        "value_share": 0.5,
-        "steps_per_refresh": 200,
-        "refresh": "full",
-        "target_rate": 1 - 0.995**200,
-        "target_update": "update",
-        "advantage": "raw",
-        "clip_quantile": None,
-        "weight": "softmax",
-        "temperature": 100.0,
-        "policy_draw": "uniform",
-        "drop_below": -1000.0,
-        "policy_hidden": (256, 256, 256, 256),
-        "log_std_low": -6.0,
-        "log_std_high": 0.0,
-        "value_lr": 3e-4,
-        "policy_lr": 3e-4,
-        "batch_size": 128,
-        "normalize_observations": False,
-        "normalize_rewards": False,
-        "policy_lr_schedule": "none",
-        "policy_weight_decay": 0.0,
-    },
-    rules={"time_limit": "end", "repeat_terminals": True},
-    source="the program the authors released",
-)
-
-_IQL = Preset(
-    settings={},
-    rules={},
-    source="the official program's configurations",
-    families={
-        "antmaze": {"expectile": 0.9, "inverse_temperature": 10.0, "reward_shift": -1.0},
-        "adroit": {"expectile": 0.7, "inverse_temperature": 0.5, "policy_dropout": 0.1},
-        "mujoco": {"return_span": 1000.0},
-    },
-)
-
-_AWR = Preset(
-    settings={},
-    rules={},
-    source="the official program's configurations: σ 0.4 for the walking robots, 0.2 for Ant, taken for Adroit as well",
-    families={"antmaze": {"policy_std": 0.2}, "adroit": {"policy_std": 0.2}},
-)
-
-_CQL_LAGRANGE = {"conservative_weight": 5.0, "lagrange_threshold": 5.0}
-_CQL = Preset(
-    settings={},
-    rules={},
-    source="the official program's settings for MuJoCo and AntMaze; for Adroit, which has none, the Lagrange ones",
-    families={
-        "mujoco": {"conservative_weight": 5.0},
-        "antmaze": {**_CQL_LAGRANGE, "reward_scale": 4.0, "reward_shift": -2.0},
-        "adroit": _CQL_LAGRANGE,
-    },
-)
-
-_BAIL = Preset({}, {}, "the official program's settings, the same for every task")
-_BCQ = Preset({}, {}, "the official program's settings, the same for every task")
-_BCQ_EM = Preset({}, {}, "BCQ's official settings with the memory of the paper's appendix, which gives no numbers")
-_TD3BC = Preset({}, {}, "the official program's settings, the same for every task")
-
-PRESETS: dict[str, dict[str, Preset]] = {
-    "vem": {"default": _OURS, "paper": _PAPER_VEM, "authors": _AUTHORS_VEM},
-    "bc": {"default": _OURS},
-    "awr": {"default": _AWR},
-    "bail": {"default": _BAIL},
-    "bcq": {"default": _BCQ},
-    "bcq-em": {"default": _BCQ_EM},
-    "cql": {"default": _CQL},
-    "iql": {"default": _IQL},
-    "td3bc": {"default": _TD3BC},
-}
-
-OFFICIAL_STEPS: dict[tuple[str, str], int] = {
-    ("vem", "default"): 100_000,  # ours
-    ("vem", "paper"): 2_000_000,  # 10,000 refreshes and 200 steps after each
-    ("vem", "authors"): 4_000_000,  # as many for the values, then as many for the policy
-    ("bc", "default"): 1_000_000,  # no program of its own: as the others
-    ("awr", "default"): 1_000_000,  # its program has no number for recorded data: as the others
-    ("bail", "default"): 286_000,  # 200,000 steps of cloning, and the share of the envelope before them
-    ("bcq", "default"): 1_000_000,
-    ("bcq-em", "default"): 1_000_000,  # the paper gives none: as BCQ
-    ("cql", "default"): 3_000_000,  # 3,000 epochs of 1,000 steps
-    ("iql", "default"): 1_000_000,
-    ("td3bc", "default"): 1_000_000,
-}
-"""Method and preset → steps in all that its official program takes by default."""
 
 _FAMILIES = {
     "vem/AntMaze": "antmaze",
@@ -728,27 +593,23 @@ def split_label(label: str) -> tuple[str, str | None]:
 def official_steps(label: str) -> int:
     """Steps that the official program of a method takes; SettingsError where none is known."""
     algorithm, preset = split_label(label)
-    if (algorithm, preset or "default") not in OFFICIAL_STEPS:
+    method = find_method(algorithm)
+    steps = method.presets[preset or "default"].steps
+    if steps is None or method.ablates is not None:
         raise SettingsError(f"no official number of steps is known of {label}; give --steps or --minutes instead")
-    return OFFICIAL_STEPS[algorithm, preset or "default"]
+    return steps
 
 
 def find_preset(algorithm: str, name: str, task: Task | None = None) -> Preset:
-    """The preset of a method with the settings of the task's family.
+    """The preset of a method with the settings of the task's family and of the task itself.
 
-    The paper's and the authors' VEM take the τ that the paper tuned for the task, if any. An ablation has the presets
-    of the method it ablates, with its own changes on top.
+    An ablation has the presets of the method it ablates, with its own changes on top.
     """
     method = find_method(algorithm)
     if name not in method.presets:
         raise SettingsError(f"{algorithm} has no preset {name!r}; choose from {', '.join(method.presets)}")
     preset = method.presets[name]
     settings = preset.settings | preset.families.get(task_family(task) or "", {})
-    if (
-        (method.ablates or algorithm) == "vem"
-        and name != "default"
-        and task is not None
-        and task.paper_expectile is not None
-    ):
-        settings["expectile"] = task.paper_expectile
+    if task is not None and preset.by_task is not None:
+        settings |= preset.by_task(task)
     return preset._replace(settings={**settings, **method.overrides})
