@@ -243,7 +243,7 @@ class VEM(Configuration):
             discount = round(min(1 - 3 / steps, 0.997), 4)
             decide("discount", discount, f"rewards are rare and trajectories long ({steps:,} steps)")
         else:
-            decide("discount", 0.99, "rewards are near enough for the usual discount")
+            decide("discount", 0.99, "the usual one; more only helps guided policies on long trajectories with rare rewards")
         if self.plan == "episodic":
             least = min(10, max(1, steps // 20), self.num_plan_steps or 10)
             decide("least_plan_steps", least, f"a twentieth of the typical trajectory of {steps:,} steps, at most 10")
