@@ -8,7 +8,8 @@ from unittest.mock import patch
 import jax
 
 from vem.algorithms import cql
-from vem.algorithms.base import Rows, Stage, draw_batch
+from vem.algorithms.base import Rows, Stage
+from vem.training.rows import draw_batch
 
 
 def update_flops(stage: Stage, state: Any, rows: Rows) -> float:

@@ -28,11 +28,12 @@ import numpy as np
 from arithmetic import update_flops
 from foreign import LIBRARIES, make_foreign
 from speed import make_dataset, sgemm_rate
-from vem.algorithms.base import METHODS, Rows, Spec, build, put_rows, spec_of, sweepable
+from vem.algorithms.base import METHODS, Rows, Spec, build, spec_of, sweepable
 from vem.data.dataset import Dataset
 from vem.training.loop import compile_chunk, start
 from vem.training.machine import lay_out, prepare_devices
 from vem.training.request import Trial
+from vem.training.rows import put_rows
 
 NUM_SEEDS = 3
 MORE_SEEDS = (2, 4, 5, 8)

@@ -10,12 +10,13 @@ import pytest
 from chain import reaches_goal, record
 from small_runs import tiny_dataset, tiny_settings
 from vem.algorithms import guided, vem
-from vem.algorithms.base import Spec, draw_batch, put_rows, spec_of
+from vem.algorithms.base import Spec, spec_of
 from vem.algorithms.vem import VEM
 from vem.data.arrays import from_arrays
 from vem.data.dataset import unrewarded_share
 from vem.errors import RunError, SettingsError
 from vem.training.request import make_config
+from vem.training.rows import draw_batch, put_rows
 from vem.training.run import create_run
 
 

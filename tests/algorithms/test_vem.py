@@ -12,13 +12,14 @@ import pytest
 
 from small_runs import tiny_dataset, tiny_settings
 from vem.algorithms import vem
-from vem.algorithms.base import Spec, build, find_preset, put_rows, spec_of
+from vem.algorithms.base import Spec, build, find_preset, spec_of
 from vem.algorithms.vem import expectile_operator
 from vem.data.arrays import from_arrays
 from vem.errors import SettingsError
 from vem.networks import apply_networks
 from vem.plan import Steps
 from vem.training.request import make_config
+from vem.training.rows import put_rows
 from vem.training.run import create_run
 
 # Each plan, order, loss, schedule, weight, advantage, number of critics and refresh occurs at least once.

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from small_runs import quick_compilation, tiny_dataset, tiny_settings
-from vem.algorithms.base import METHODS, build, put_rows, spec_of, sweepable
+from vem.algorithms.base import METHODS, build, spec_of, sweepable
+from vem.training.rows import put_rows
 
 ROOT = Path(__file__).parents[2]
 

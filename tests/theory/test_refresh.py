@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vem import plan as memory
-from vem.algorithms.base import Spec, put_rows
+from vem.algorithms.base import Spec
 from vem.algorithms.vem import VEM, make
 from vem.data.arrays import from_arrays
 from vem.networks import apply_networks
@@ -14,6 +14,7 @@ from vem.theory import operators
 from vem.theory.examples import bootstrapped_targets, enumerate_rollouts, plan, stepped_targets
 from vem.theory.mdp import random_mdps, softmax_policy
 from vem.theory.operators import expectile_of
+from vem.training.rows import put_rows
 
 NUM_STEPS, NUM_STATES, NUM_ACTIONS = 3, 4, 2
 

@@ -177,20 +177,13 @@ class VEM(Configuration):
             if is_wrong:
                 raise SettingsError(message)
 
-        is_leaky, is_joint, by_weight = (
-            self.weight == "leaky-relu",
-            self.schedule == "joint",
-            self.policy_draw == "weights",
-        )
-        is_guided, least, longest = self.policy == "guided", self.least_plan_steps, self.num_plan_steps
-        if self.order == "expectile-then-plan":
-            message = (
-                f"value-loss {self.value_loss} with order expectile-then-plan applies τ twice; use value-loss squared"
-            )
-            refuse(self.value_loss != "squared", message)
-        else:
-            message = "value-loss squared with order plan-then-expectile ignores τ; use value-loss expectile"
-            refuse(self.value_loss == "squared", message)
+        is_leaky, is_joint, is_guided = self.weight == "leaky-relu", self.schedule == "joint", self.policy == "guided"
+        is_operator, by_weight = self.order == "expectile-then-plan", self.policy_draw == "weights"
+        least, longest = self.least_plan_steps, self.num_plan_steps
+        message = f"value-loss {self.value_loss} with order expectile-then-plan applies τ twice; use value-loss squared"
+        refuse(is_operator and self.value_loss != "squared", message)
+        message = "value-loss squared with order plan-then-expectile ignores τ; use value-loss expectile"
+        refuse(not is_operator and self.value_loss == "squared", message)
         no_length = self.plan in ("one-step", "monte-carlo") and longest is not None
         refuse(no_length, f"plan {self.plan} has no num-plan-steps; leave it out")
         refuse(self.plan == "n-step" and longest is None, "plan n-step needs num-plan-steps, for example 10")
@@ -243,7 +236,11 @@ class VEM(Configuration):
             discount = round(min(1 - 3 / steps, 0.997), 4)
             decide("discount", discount, f"rewards are rare and trajectories long ({steps:,} steps)")
         else:
-            decide("discount", 0.99, "the usual one; more only helps guided policies on long trajectories with rare rewards")
+            decide(
+                "discount",
+                0.99,
+                "the usual one; more only helps guided policies on long trajectories with rare rewards",
+            )
         if self.plan == "episodic":
             least = min(10, max(1, steps // 20), self.num_plan_steps or 10)
             decide("least_plan_steps", least, f"a twentieth of the typical trajectory of {steps:,} steps, at most 10")

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from vem.algorithms.base import Rows, build, find_method, put_rows, spec_of, sweepable
+from vem.algorithms.base import Rows, build, find_method, spec_of, sweepable
 from vem.algorithms.guided import shortest_move
 from vem.data.dataset import Dataset
 from vem.losses import WEIGHTS
@@ -23,6 +23,7 @@ from vem.reports.mazes import has_guides
 from vem.reports.records import RunRecord, Series
 from vem.reports.style import GRAY, Drawing, Look, label_axes, legend_below, log_axis, new_figure
 from vem.storage import unflatten
+from vem.training.rows import put_rows
 
 NUM_BINS = 60
 
