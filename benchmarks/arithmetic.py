@@ -21,4 +21,6 @@ def update_flops(stage: Stage, state: Any, rows: Rows) -> float:
     # XLA counts the body of a loop once, so the tiles that CQL works through one by one are laid together here.
     with patch.object(cql, "TILE_INPUTS", 1 << 30):
         lowered = jax.jit(update).lower(state, jax.eval_shape(stage.empty), jax.random.key(0))
-    return lowered.cost_analysis()["flops"]
+    analysis = lowered.cost_analysis()
+    assert analysis is not None, "this backend of XLA analyzes no programs"
+    return analysis["flops"]

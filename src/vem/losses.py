@@ -1,4 +1,4 @@
-"""Asymmetric regression losses, on NumPy and JAX arrays alike.
+"""Asymmetric regression losses, on NumPy and JAX arrays alike (section 3.1), and the weights of rows (section 3.3).
 
 ``difference`` is always target − prediction, so a positive difference means the prediction is too low.
 """
@@ -49,7 +49,7 @@ def effective_expectile(expectile: float) -> float:
     return expectile**2 / (expectile**2 + (1 - expectile) ** 2)
 
 
-# From planned returns and values to the weight of each row in the policy's regression (paper, section 3.3).
+# ---- Section 3.3: from planned returns and values to the weight f(A) of each row in eq. 7 ----
 
 
 AdvantageKind = Literal["raw", "standardized", "relative"]
@@ -177,7 +177,7 @@ def softmax_weights(advantages: jax.Array, temperature: jax.Array) -> jax.Array:
 
 
 def exponential_weights(advantages: jax.Array, temperature: jax.Array, largest: float = 100.0) -> jax.Array:
-    """min(exp(A/T), 100)."""
+    """min(exp(A/T), 100); T = 1 and no limit: eq. 1, AWR."""
     return jnp.exp(jnp.minimum(advantages / temperature, jnp.log(largest)))
 
 

@@ -145,7 +145,7 @@ def no_refresh(state: State, memory: Memory, rows: Rows, index: jax.Array, key: 
     return state, memory
 
 
-# Typed configurations: what each setting means, which values it takes, and how text becomes one.
+# ---- Typed configurations: what each setting means, which values it takes, and how text becomes one ----
 
 
 LIMITS: dict[str, tuple[str, Any]] = {
@@ -256,7 +256,7 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-# The methods, by name, and how one is added from outside.
+# ---- The methods, by name, and how one is added from outside ----
 
 
 class Preset(NamedTuple):
@@ -379,7 +379,7 @@ def method_of(config: Configuration) -> str:
     raise SettingsError(f"{type(config).__name__} is not the configuration of a known method; register it first")
 
 
-# Presets: named settings of a method, by task.
+# ---- Presets: named settings of a method, by task ----
 
 
 _FAMILIES = {

@@ -287,7 +287,7 @@ def make_episodic(config: BCQEM, spec: Spec, num_steps: int) -> Algorithm:
     return Algorithm("bcq-em", init, (stage,), export, "bcq")
 
 
-# BCQ for discrete actions: double deep Q-learning over the actions that a cloned behavior finds likely.
+# ---- Discrete actions: double deep Q-learning over the actions that a cloned behavior finds likely ----
 
 
 LOGIT_WEIGHT = 0.01

@@ -252,7 +252,7 @@ def make(config: CQL, spec: Spec, num_steps: int) -> Algorithm:
     return Algorithm("cql", init, stages, export, "tanh-gaussian")
 
 
-# CQL(H) for discrete actions: deep Q-learning whose values are pushed down where the data lacks the action.
+# ---- Discrete actions: deep Q-learning whose values are pushed down where the data lacks the action ----
 
 
 DISCRETE_WEIGHT = 1.0
