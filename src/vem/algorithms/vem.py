@@ -85,9 +85,7 @@ class VEM(Configuration):
     plan: Literal["episodic", "crossed", "n-step", "one-step", "monte-carlo"] = setting(
         "episodic", "Plan of the memory; crossed: the authors' double selection"
     )
-    num_plan_steps: int | None = setting(
-        None, "Longest rollout n of the plan; none: to the end of the episode", "positive"
-    )
+    num_plan_steps: int | None = setting(None, "Longest rollout n of the plan; none: to the episode's end", "positive")
     least_plan_steps: int | None = setting(
         None,
         "Shortest rollout n of the episodic plan; none: a twentieth of the typical episode, at most 10",
@@ -99,9 +97,7 @@ class VEM(Configuration):
     value_loss: Literal["expectile", "squared-weight", "quantile", "squared"] = setting(
         "expectile", "Loss of the values; squared-weight: the authors'; squared: for expectile-then-plan"
     )
-    operator_step: float | None = setting(
-        None, "α of the gradient expectile operator; none: 1/(2·max(τ, 1−τ))", "positive"
-    )
+    operator_step: float | None = setting(None, "α of the expectile operator; none: 1/(2·max(τ, 1−τ))", "positive")
     num_critics: Literal[1, 2, 4] = setting(2, "Critics; 4: two groups, and the smaller of two is the value of a group")
     initial_values: Literal["zero", "random"] = setting(
         "zero", "Values before training; random: those of fresh networks, which sink slowly"
@@ -116,9 +112,7 @@ class VEM(Configuration):
     refresh: Literal["rolling", "full"] = setting(
         "rolling", "Rows valued at a refresh; rolling: as many as cost the same as the steps between two; full: all"
     )
-    target_rate: float = setting(
-        0.005, "κ: share by which target networks move toward the trained ones", "positive share"
-    )
+    target_rate: float = setting(0.005, "κ: share by which targets move toward the trained networks", "positive share")
     target_update: Literal["update", "refresh"] = setting(
         "update", "When target networks move: at each update or at each refresh"
     )
