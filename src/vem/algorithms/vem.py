@@ -215,11 +215,12 @@ class VEM(Configuration):
                 notes.append(f"{name.replace('_', '-')} {text}: {reason}")
 
         steps, num_rows = spec.typical_steps, spec.num_transitions or spec.num_rows
+        typical = f"the typical trajectory ({steps:,} steps)"
         decide("policy", *self._choose_policy(spec))
         is_guided = decided.get("policy", self.policy) == "guided"
         if is_guided:
             horizon = max(1, min(LONGEST_HORIZON, steps // 4))
-            decide("horizon", horizon, f"a quarter of the typical trajectory of {steps:,} steps, at most 25")
+            decide("horizon", horizon, f"the guide looks a quarter of {typical} ahead, 25 steps at most")
             decide("value_share", 0.25, "the guide and its executor need more of the steps than the values")
             decide("policy_weight_decay", 0.0, "the executor learns from all rows, so it may fit them closely")
         else:
@@ -230,14 +231,10 @@ class VEM(Configuration):
             discount = round(min(1 - 3 / steps, 0.997), 4)
             decide("discount", discount, f"rewards are rare and trajectories long ({steps:,} steps)")
         else:
-            decide(
-                "discount",
-                0.99,
-                "the usual one; more only helps guided policies on long trajectories with rare rewards",
-            )
+            decide("discount", 0.99, "the usual one; only guided policies that seek rare rewards far off have more")
         if self.plan == "episodic":
             least = min(10, max(1, steps // 20), self.num_plan_steps or 10)
-            decide("least_plan_steps", least, f"a twentieth of the typical trajectory of {steps:,} steps, at most 10")
+            decide("least_plan_steps", least, f"the plan looks a twentieth of {typical} ahead, 1 to 10 steps")
         if self.temperature is None:
             share = losses.typical_share(num_rows)
             reason = f"about {share * num_rows:,.0f} of {num_rows:,} steps decide the policy; the temperature follows"
