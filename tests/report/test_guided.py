@@ -27,7 +27,7 @@ from vem.training.run import RunDirectory
 
 from .conftest import write_maze_data, write_run
 
-GUIDED = {"policy": "guided", "horizon": 5, "value_hidden": [8], "guide_hidden": [8]}
+GUIDED = {"policy": "guided", "horizon": 5, "value_hidden": [8], "policy_hidden": [8]}
 LAYOUT = maze_layout("antmaze-umaze")
 CENTERS = np.array([LAYOUT.center(cell) for cell in LAYOUT.free_cells])
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from small_runs import bits, quick_compilation, tiny_settings
-from vem.algorithms.base import find_units, put_rows
 from vem.algorithms.vem import target_values
 from vem.data.arrays import from_arrays
 from vem.data.dataset import RowBlock, cut_stretches, pack, whole_episodes
@@ -19,6 +18,7 @@ from vem.errors import DataError, SettingsError
 from vem.storage import read_tensors
 from vem.training.pool import Pool, PoolPlan, Renewal, choose_pool_rows
 from vem.training.request import make_config
+from vem.training.rows import find_units, put_rows
 from vem.training.run import create_run, open_run, resume_run
 
 NUM_STEPS = 60

@@ -5,13 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vem.algorithms.base import Spec, put_rows
+from vem.algorithms.base import Spec
 from vem.algorithms.vem import VEM, make
 from vem.data.arrays import from_arrays
 from vem.networks import apply_networks
 from vem.theory import operators
 from vem.theory.mdp import enumerate_rollouts, random_mdps
 from vem.theory.operators import bootstrapped_targets, plan, stepped_targets
+from vem.training.rows import put_rows
 
 NUM_STEPS, NUM_STATES, NUM_ACTIONS = 3, 4, 2
 

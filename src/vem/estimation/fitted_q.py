@@ -21,11 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage, put_rows, spec_of
+from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage, spec_of
 from vem.estimation.log import Log
 from vem.networks import Network, Shares, apply_network, cumulate, descend, draw_rows, empty_shares, init_network
 from vem.training.loop import start, train
 from vem.training.request import Trial
+from vem.training.rows import put_rows
 
 HIDDEN = (128, 128)
 BATCH_SIZE = 128

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vem.algorithms.base import put_rows, spec_of
+from vem.algorithms.base import spec_of
 from vem.algorithms.bc import BC, make
 from vem.data.dataset import Dataset
 from vem.estimation.log import scale_actions
@@ -27,6 +27,7 @@ from vem.policy import Policy
 from vem.policy.kinds import Tensors, choices_in, find_actor, network
 from vem.training.loop import start, train
 from vem.training.request import Trial
+from vem.training.rows import put_rows
 
 LARGEST_LOG_RATIO = 50.0
 NUM_RESAMPLES = 1000

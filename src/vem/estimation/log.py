@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vem.algorithms.base import discounted_returns
 from vem.data.actions import choices_of
 from vem.data.dataset import Dataset, trajectories_of
 from vem.errors import DataError
 from vem.evaluation.rollout import SpaceSizes
 from vem.policy import Policy
+from vem.training.rows import discounted_returns
 
 NEGLIGIBLE = 1e-3
 """A horizon is long enough where γᴴ is below this."""

@@ -17,18 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from filelock import FileLock, Timeout
 
-from vem.algorithms.base import (
-    Algorithm,
-    Rows,
-    Spec,
-    check_actions,
-    find_method,
-    find_units,
-    put_rows,
-    rows_shape,
-    spec_of,
-    sweepable,
-)
+from vem.algorithms.base import Algorithm, Rows, Spec, check_actions, find_method, spec_of, sweepable
 from vem.data.actions import choices_of
 from vem.data.dataset import DataInfo, Dataset, Parts, part_dataset
 from vem.data.shards import resident
@@ -67,6 +56,7 @@ from vem.training.request import (
     request_hash,
     write_config,
 )
+from vem.training.rows import find_units, put_rows, rows_shape
 
 # A run's files, and their one owner.
 
