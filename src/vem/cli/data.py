@@ -306,7 +306,7 @@ def _draw_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     from rich.table import Table
     from rich.text import Text
 
-    from vem.terminal import printable
+    from vem.errors import printable
 
     table = Table(*header, title=Text(printable(title)), show_header=any(header), title_justify="left")
     for row in rows:

@@ -191,7 +191,7 @@ def run_report(options: argparse.Namespace) -> None:
     from rich.markup import escape
 
     from vem.reports.report import write_report
-    from vem.terminal import printable
+    from vem.errors import printable
 
     console = Console(stderr=True)
     with console.status("reading") if console.is_terminal else nullcontext() as status:

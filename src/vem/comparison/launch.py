@@ -17,7 +17,7 @@ from vem.errors import VemError
 from vem.evaluation.evaluate import evaluating
 from vem.evaluation.results import read_evaluation
 from vem.evaluation.workers import ONE_THREAD
-from vem.terminal import printable
+from vem.errors import printable
 from vem.training.machine import keep_programs
 from vem.training.progress import stop_requests
 from vem.training.run import Callback, Run
