@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vem.evaluation.results import Evaluation
-    from vem.training.run import RunDirectory
+    from vem.training.run import Run
 
 
 MAZE = "pointmaze-medium"
@@ -56,16 +56,16 @@ def run(options: argparse.Namespace) -> int:
     require("jax", "gymnasium", "gymnasium_robotics", "mujoco", "matplotlib", "jinja2")
     from vem.api import free_directory
     from vem.storage import write_json
-    from vem.training.run import RunDirectory
+    from vem.training.run import Run
 
     parts = _parts(options)
     if options.out is None:
         files = free_directory("first")
     else:
-        files = RunDirectory(options.out)
+        files = Run(options.out)
         files.reserve()
     try:
-        write_json(files.path / FILE, {"version": VERSION, "parts": [dataclasses.asdict(part) for part in parts]})
+        write_json(files.directory / FILE, {"version": VERSION, "parts": [dataclasses.asdict(part) for part in parts]})
         if not options.json:
             print(f"no dataset given: the built-in {MAZE}, recorded by a noisy walker that seldom solves the task")
         return _complete(files, parts, options)
@@ -76,29 +76,29 @@ def run(options: argparse.Namespace) -> int:
 def resume(options: argparse.Namespace) -> int:
     """Do what is left of the example in ``options.resume``."""
     from vem.errors import SettingsError
-    from vem.training.run import RunDirectory
+    from vem.training.run import Run
 
     given = [name for name in ("dataset", "data_dir", "evaluate_every") if getattr(options, name) is not None]
     if given:
         names = ", ".join(name.replace("_", "-") for name in given)
         raise SettingsError(f"the example keeps its data and settings; leave out {names}")
-    files = RunDirectory(options.resume)
+    files = Run(options.resume)
     with files.lock():
-        return _complete(files, _read_parts(files.path / FILE), options)
+        return _complete(files, _read_parts(files.directory / FILE), options)
 
 
 def _parts(options: argparse.Namespace) -> list[Part]:
     """The runs that the options ask for, checked: the chosen method, and behavior cloning beside it."""
     from vem.cli.train import given_rules, given_settings, parse_seeds
     from vem.errors import SettingsError
-    from vem.training.request import make_config
+    from vem.training.request import make_request
 
     unused = [name for name in ("data_dir", "task") if getattr(options, name) is not None]
     if unused:
         flags = ", ".join("--" + name.replace("_", "-") for name in unused)
         raise SettingsError(f"without a dataset the built-in {MAZE} is used; leave out {flags}, or give a dataset")
     algorithm, rules = options.algorithm or "vem", given_rules(options)
-    seeds = parse_seeds(options.seeds or "3")
+    seeds = int(options.seeds or 3) if options.seed is None else parse_seeds(options.seed)
     num_steps = NUM_BC_STEPS if algorithm == "bc" else NUM_STEPS
     chosen = Part(
         algorithm,
@@ -113,7 +113,9 @@ def _parts(options: argparse.Namespace) -> list[Part]:
     if algorithm != "bc":
         parts.append(Part("bc", NUM_BC_STEPS if options.steps is None else options.steps, seeds, rules=rules))
     for part in parts:
-        make_config(MAZE, part.algorithm, part.preset, part.settings, part.seeds, part.steps, part.rules)
+        make_request(
+            MAZE, part.algorithm, preset=part.preset, settings=part.settings, seeds=part.seeds, rules=part.rules
+        )
     return parts
 
 
@@ -129,12 +131,12 @@ def _read_parts(path: Path) -> list[Part]:
         raise RunError(f"{path} cannot be read ({error}); start the example again with vem train") from None
 
 
-def _complete(files: RunDirectory, parts: list[Part], options: argparse.Namespace) -> int:
+def _complete(files: Run, parts: list[Part], options: argparse.Namespace) -> int:
     """Train what is not trained, evaluate everything, write the report and print the table."""
     from vem.errors import Stopped
     from vem.reports.report import write_report
 
-    started, directory = time.monotonic(), files.path
+    started, directory = time.monotonic(), files.directory
     paths = [directory / part.algorithm for part in parts]
     try:
         for part, path in zip(parts, paths, strict=True):
@@ -161,16 +163,15 @@ def _train(part: Part, path: Path, options: argparse.Namespace) -> None:
     """Train a part of the example, or go on with it."""
     from vem import api
 
-    watching = api.Watching(
-        part.evaluate_every,
-        progress=not options.json,
-        checkpoint_seconds=options.checkpoint_seconds,
-        keep_programs=not options.no_cache,
-    )
+    watching: dict[str, Any] = {
+        "progress": not options.json,
+        "checkpoint_seconds": options.checkpoint_seconds,
+        "keep_programs": not options.no_cache,
+    }
     if (path / "config.json").exists():
-        api.resume(path, watching=watching)
+        api.resume(path, evaluate_every=part.evaluate_every, **watching)
         return
-    api.train_source(
+    api.train(
         MAZE,
         part.algorithm,
         preset=part.preset,
@@ -178,8 +179,9 @@ def _train(part: Part, path: Path, options: argparse.Namespace) -> None:
         steps=part.steps,
         settings=part.settings,
         rules=part.rules,
+        evaluate_every=part.evaluate_every,
         out=path,
-        watching=watching,
+        **watching,
     )
 
 

@@ -181,9 +181,14 @@ def register(verbs: Any, arguments: Sequence[str]) -> None:
     add("--algorithm", metavar="NAME", help="the method (default: vem)")
     add("--preset", metavar="NAME", help="default, or for vem: paper, authors")
     add("--steps", type=int, metavar="N", help="steps in all, for each policy (default: 100000)")
-    add("--seeds", metavar="N|A,B,…", help="how many seeds, or which (default: 1)")
+    add("--seeds", metavar="N", help="how many seeds (default: 1)")
+    add("--seed", metavar="A[,B,…]", help="which seeds, in place of --seeds")
+    add("--minutes", type=float, metavar="X", help="minutes of one core for all seeds together, in place of --steps")
+    add("--config", metavar="FILE", help="a TOML or JSON file, or a run's config.json, that says all of this")
+    add("--import", dest="imports", action="append", metavar="NAME", help="a file or module that registers a method")
+    add("--restart-schedule", action="store_true", help="with --resume and --steps: learning rates begin anew")
     add("--out", metavar="DIR", help="run directory (default: runs/DATASET-ALGORITHM, numbered)")
-    add("--resume", metavar="RUN", help="continue the run in this directory")
+    add("--resume", metavar="RUN", help="continue the run in this directory; with --steps N to N steps in all")
     add_evaluate_every(
         parser, "evaluate 20 episodes after every N steps, or share X of them, 100 at the end, and draw the curve"
     )
@@ -219,28 +224,36 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train or resume, showing progress."""
     from vem import api
+    from vem.algorithms.base import convert, import_methods
     from vem.errors import SettingsError
     from vem.training.callbacks import named
 
     empty = [name for name in ("dataset", "resume", "out") if getattr(options, name) == ""]
     if empty:
         raise SettingsError(f"{empty[0]} is empty; give a name, or leave it out")
-    watching = api.Watching(
-        options.evaluate_every,
-        named(options.log) if options.log is not None else (),
-        progress=not options.json,
-        checkpoint_seconds=options.checkpoint_seconds,
-        keep_programs=not options.no_cache,
-    )
-    watching.check()
+    watching: dict[str, Any] = {
+        "evaluate_every": options.evaluate_every,
+        "callbacks": named(options.log) if options.log is not None else (),
+        "progress": not options.json,
+        "checkpoint_seconds": options.checkpoint_seconds,
+        "keep_programs": not options.no_cache,
+    }
+    import_methods(options.imports or ())
     if options.resume is not None:
         _refuse(options, "a resumed run keeps its settings")
         from vem.cli import quickstart
 
         if quickstart.is_example(options.resume):
             return quickstart.resume(options)
-        result = api.resume(options.resume, options.dataset, data_dir=options.data_dir, watching=watching)
-    elif options.dataset is None:
+        result = api.resume(
+            options.resume,
+            options.dataset,
+            steps=options.steps,
+            restart_schedule=options.restart_schedule,
+            data_dir=options.data_dir,
+            **watching,
+        )
+    elif options.dataset is None and options.config is None:
         from vem.cli import quickstart
 
         for name in ("pool_rows", "hold_out", "log"):
@@ -250,19 +263,23 @@ def run(options: argparse.Namespace) -> int:
 
         return quickstart.run(options)
     else:
-        result = api.train_source(
+        result = api.train(
             options.dataset,
-            options.algorithm or "vem",
-            preset=options.preset or "default",
-            seeds=parse_seeds(options.seeds or "1"),
-            steps=100_000 if options.steps is None else options.steps,
+            options.algorithm,
+            config=options.config,
+            imports=options.imports or (),
+            preset=options.preset,
+            seeds=None if options.seeds is None else convert(options.seeds, int, "seeds"),
+            seed=None if options.seed is None else parse_seeds(options.seed),
+            steps=options.steps,
+            minutes=options.minutes,
             settings=given_settings(options),
             rules=given_rules(options),
             data_dir=options.data_dir,
             pool_rows=options.pool_rows,
-            hold_out=options.hold_out or 0.0,
+            hold_out=options.hold_out,
             out=options.out,
-            watching=watching,
+            **watching,
         )
     _print_result(result, options.json)
     return 0
@@ -272,7 +289,7 @@ def _refuse(options: argparse.Namespace, why: str) -> None:
     """SettingsError that names the flags which a resumed run cannot change."""
     from vem.errors import SettingsError
 
-    fixed = ["out", "steps", "seeds", "algorithm", "preset", "pool_rows", "hold_out", *FLAGS]
+    fixed = ["out", "seeds", "seed", "minutes", "config", "algorithm", "preset", "pool_rows", "hold_out", *FLAGS]
     given = [name for name in fixed if getattr(options, name) is not None] + list(given_settings(options))
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in sorted(given))
@@ -299,12 +316,11 @@ def given_settings(options: argparse.Namespace) -> dict[str, Any]:
     return {name: text.split(",") if name in names and "," in text else text for name, text in texts.items()}
 
 
-def parse_seeds(text: str) -> int | list[int]:
-    """``3`` is a number of seeds; ``3,5`` and ``3,`` are seeds."""
+def parse_seeds(text: str) -> list[int]:
+    """The seeds that ``--seed 7,9`` names."""
     from vem.algorithms.base import convert
 
-    seeds = [convert(part, int, "seeds") for part in text.split(",") if part.strip() or "," not in text]
-    return seeds if "," in text else seeds[0]
+    return [convert(part, int, "seed") for part in text.split(",")]
 
 
 def _print_result(run: Run, as_json: bool) -> None:
@@ -317,6 +333,9 @@ def _print_result(run: Run, as_json: bool) -> None:
     count = len(run.policy_paths)
     print(f"done: {count} {'policy' if count == 1 else 'policies'} in {run.directory / 'policies'}")
     columns = run.policy.columns
+    if (best := run.best) is not None and len(run.points) > 1:
+        what = "mean return" if best.kind == "return" else "held-out estimate"
+        print(f"best:    after {best.steps:,} steps ({what} {best.value:.4g}): {best.paths[0].parent}")
     given = f"{{{', '.join(f'{name!r}: …' for name in columns[:3])}{', …' if len(columns) > 3 else ''}}}"
     argument = (given if columns else "observation") + (", np.random.default_rng()" if run.policy.is_drawn else "")
     print(f"use it:  policy = vem.load_policy('{run.policy_paths[0]}'); policy.act({argument})")

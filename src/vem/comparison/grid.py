@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from vem.algorithms.base import build, convert, find_method, split_label, type_hints
+from vem.algorithms.base import build, convert, find_method, find_preset, split_label, type_hints
 from vem.data.dataset import Dataset
 from vem.data.load import BUILT_IN, READERS, dataset_files, matches
 from vem.errors import RunError, SettingsError, VemError
@@ -28,8 +28,8 @@ from vem.evaluation.results import Evaluation, read_evaluation
 from vem.policy import load_policy
 from vem.storage import write_json
 from vem.tasks import Task, find_task, task_of
-from vem.training.request import Config, check_rules, make_config, read_data, reading_rules, repeated
-from vem.training.run import Run, RunDirectory, create_run, resume_run
+from vem.training.request import Request, check_rules, make_request, repeated
+from vem.training.run import Run
 
 UNDECIDED = (None, "auto")
 """Settings that the data decide when a run is created; what was decided then stays."""
@@ -48,7 +48,7 @@ class Cell:
     directory: Path
     """The run directory."""
     request: dict[str, Any]
-    """Arguments of ``make_config`` that were asked for; the task is the data's."""
+    """Arguments of ``make_request`` that were asked for; the task is the data's."""
     swept: dict[str, Any] = field(default_factory=dict)
     """Settings that differ between the cells of a sweep → their values here."""
     data: Dataset | None = field(default=None, repr=False, compare=False)
@@ -60,9 +60,9 @@ class Cell:
         return f"{self.dataset} {self.label}"
 
     @property
-    def files(self) -> RunDirectory:
+    def files(self) -> Run:
         """The run's files."""
-        return RunDirectory(self.directory)
+        return Run(self.directory)
 
     @property
     def failure_path(self) -> Path:
@@ -78,16 +78,16 @@ class Cell:
         """The same cell with its run in another directory."""
         return dataclasses.replace(self, directory=directory)
 
-    def config(self, task: Task | None = None) -> Config:
-        """The complete Config on data of this task; some presets have settings for a task's family."""
-        return make_config(**self.request, task=task)
+    def config(self, task: Task | None = None) -> Request:
+        """The request on data of this task; some presets have settings for a task's family."""
+        return make_request(**self.request).for_task(task)
 
     def load(self) -> Dataset:
         """The dataset, read by the rules of the request."""
         config = self.config()
         if self.data is not None:
             return repeated(self.data, config.rules.get("repeat_terminals", False))
-        return read_data(config.dataset, config.rules, config.data_dir)
+        return config.load()
 
 
 def check_cells(cells: Sequence[Cell], num_episodes: int) -> dict[str, State]:
@@ -128,7 +128,7 @@ def cell_state(cell: Cell, num_episodes: int) -> State:
     return "trained" if matching_evaluation(files, num_episodes) is None else "done"
 
 
-def matching_evaluation(files: RunDirectory, num_episodes: int | None = None) -> Evaluation | None:
+def matching_evaluation(files: Run, num_episodes: int | None = None) -> Evaluation | None:
     """The evaluation of a run that a comparison takes, or None.
 
     It is one of the final policies in the data's own environment, with seed 0, each policy's own way of acting and
@@ -191,19 +191,19 @@ def _open_run(cell: Cell, state: State) -> Run:
     dataset = cell.load()
     find_environment(dataclasses.asdict(dataset.info))  # hours of training without a place to evaluate are in vain
     if state == "absent":
-        return create_run(cell.directory, cell.config(task_of(dataset.info)), dataset)
-    return resume_run(cell.directory, dataset)
+        return Run.create(cell.directory, make_request(**cell.request), dataset)
+    return Run.open(cell.directory, dataset).begin()
 
 
 def _is_at_hand(cell: Cell) -> bool:
     """Whether the dataset can be expected to load; cheap, so False is not a verdict."""
-    source = cell.request["dataset"]
+    source = cell.request["data"]
     if cell.data is not None or source in BUILT_IN or Path(source).is_file():
         return True
     return any(matches(source, path) for path in dataset_files(cell.request["data_dir"]))
 
 
-def _check_same_length(cell: Cell, stored: Config, wanted: Config) -> None:
+def _check_same_length(cell: Cell, stored: Request, wanted: Request) -> None:
     """RunError if training was to take other steps, or other minutes."""
     first, second = (f"steps {c.steps}" if c.minutes is None else f"minutes {c.minutes:g}" for c in (stored, wanted))
     if first != second:
@@ -362,16 +362,16 @@ def _lay_out(
         for choice in choices:
             own = dict(rules or {})
             if not isinstance(dataset, str):
-                own = reading_rules(choice.algorithm, choice.preset)
+                own = dict(find_preset(choice.algorithm, choice.preset).rules)
                 check_rules(dataset, own)
                 own = {**_rules(dataset), **own}
             request = {
-                "dataset": dataset if isinstance(dataset, str) else _source(dataset),
+                "data": dataset if isinstance(dataset, str) else _source(dataset),
                 "algorithm": choice.algorithm,
                 "preset": choice.preset,
                 "settings": choice.settings,
                 "seeds": seeds if isinstance(seeds, int) else list(seeds),
-                "steps": choice.steps,
+                "steps": choice.steps if choice.minutes is None else None,
                 "rules": own,
                 "data_dir": data_dir,
                 "hold_out": hold_out,

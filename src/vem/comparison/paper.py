@@ -18,7 +18,7 @@ from vem.data.mazes import write_maze
 from vem.errors import DataError, RunError, SettingsError, VemError
 from vem.evaluation.statistics import SIGNS, Mark, OverTasks, Spread, Table, mark_best, over_tasks
 from vem.tasks import TASKS, d4rl_file, find_task
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 # The data of the paper's table: which is on this machine, which can be made here, and where the rest comes from.
 
@@ -277,7 +277,7 @@ def read_paper_comparison(out: str | Path, data_dir: str | None = None) -> Paper
         references = evaluation.references if evaluation else None
         if evaluation and evaluation.score and references and references.source == TASKS[task].references:
             took = (files.config.steps, files.config.minutes, files.core_seconds)
-            ours.setdefault(task, {})[files.path.name] = Measured(evaluation.score, evaluation.seed_scores, *took)
+            ours.setdefault(task, {})[files.directory.name] = Measured(evaluation.score, evaluation.seed_scores, *took)
         if recipe := files.facts.info.metadata.get("recipe"):
             recipes[task] = str(recipe)
     return PaperComparison(paper_data(out, data_dir), ours, recipes)
@@ -295,10 +295,10 @@ def paper_sources(out: str | Path, data_dir: str | None = None) -> list[str]:
     return found
 
 
-def _runs_below(out: Path) -> Iterator[tuple[str, RunDirectory]]:
+def _runs_below(out: Path) -> Iterator[tuple[str, Run]]:
     """The table's task and the run of each cell below ``out``; what is no run is left out."""
     for directory in sorted(out.glob("*/*/")):
-        task, files = find_task(directory.parent.name), RunDirectory(directory)
+        task, files = find_task(directory.parent.name), Run(directory)
         try:
             if task is not None and task.name in PAPER_TASKS and files.config:
                 yield task.name, files

@@ -40,7 +40,7 @@ from vem.estimation.result import FEWEST_TRAJECTORIES, Estimate, GroupEstimate, 
 from vem.evaluation.statistics import CONFIDENCE
 from vem.policy import Policy
 from vem.training.machine import keep_programs, refusing_to_run_out
-from vem.training.request import check_steps, read_data
+from vem.training.request import check_steps
 from vem.training.run import Run, open_run
 
 DEFAULT_DISCOUNT = 0.99
@@ -85,11 +85,11 @@ def estimate(
         dataset, parts, share = run.dataset, run.parts, run.config.hold_out
         kind, name = ("held out" if share else "all"), None
     else:
-        dataset = data if isinstance(data, Dataset) else read_data(str(data), run.config.rules, run.config.data_dir)
+        dataset = data if isinstance(data, Dataset) else run.config.load(data)
         parts, share = Parts(dataset, None), 0.0
         kind, name = "other", dataset.info.name
     found = estimate_policies(policies, dataset, parts, kind, share, swept, discount, steps, seed, say)
-    run.files.write_estimate(found.to_json(), name)
+    run.write_estimate(found.to_json(), name)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from vem.evaluation.statistics import Table
 from vem.storage import misfit
 from vem.training.records import EstimateSummary
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 ESTIMATE_VERSION = 2
 FEWEST_TRAJECTORIES = 5
@@ -177,7 +177,7 @@ class Estimate:
         return found if is_whole else None
 
 
-def read_estimate(files: RunDirectory, data: str | None = None) -> Estimate | None:
+def read_estimate(files: Run, data: str | None = None) -> Estimate | None:
     """The newest estimate of a run on other ``data`` (None: on its own), or None."""
     stored = files.estimate(data)
     return None if stored is None else Estimate.from_json(stored)

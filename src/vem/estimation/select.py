@@ -12,7 +12,7 @@ from vem.estimation.estimate import estimate, training_discount
 from vem.estimation.result import Estimate, GroupEstimate, Value, Verdict, plain, read_estimate
 from vem.evaluation.statistics import Table
 from vem.policy import load_policy
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 MOST_CANDIDATES = 1000
 
@@ -139,12 +139,12 @@ def select(
     files, warnings = _find_runs(given)
     _check_same(files)
     chosen = discount if discount is not None else max(map(_discount, files))
-    estimates: list[tuple[RunDirectory, Estimate]] = []
+    estimates: list[tuple[Run, Estimate]] = []
     for one in files:
         found = _fitting(one, chosen)
         if found is None:
             if progress:
-                print(f"{one.path}: estimating", flush=True)
+                print(f"{one.directory}: estimating", flush=True)
             found = estimate(one.path, discount=chosen, steps=steps, seed=seed, progress=progress)
         estimates.append((one, found))
     pairs = [(one, group) for one, found in estimates for group in found.groups]
@@ -168,14 +168,14 @@ def select(
     )
 
 
-def _find_runs(given: Sequence[str | Path]) -> tuple[list[RunDirectory], list[str]]:
+def _find_runs(given: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
     """The finished runs; in a folder, what is left out is said."""
     if not given:
         raise SettingsError("no run is given; name run directories, or the folder of a sweep")
-    found: list[RunDirectory] = []
+    found: list[Run] = []
     warnings: list[str] = []
     for path in map(Path, given):
-        own = RunDirectory(path)
+        own = Run(path)
         if own.is_run:
             if not own.is_finished:
                 raise RunError(f"{path} has not finished; go on with vem train --resume {path}, or leave it out")
@@ -183,12 +183,12 @@ def _find_runs(given: Sequence[str | Path]) -> tuple[list[RunDirectory], list[st
             continue
         if not path.is_dir():
             raise RunError(f"{path} does not exist; give run directories, or the folder of a sweep")
-        below = [RunDirectory(config.parent) for config in sorted(path.rglob("config.json"))]
+        below = [Run(config.parent) for config in sorted(path.rglob("config.json"))]
         for one in below:
             if one.is_finished:
                 found.append(one)
             else:
-                warnings.append(f"{one.path} is left out: it has not finished")
+                warnings.append(f"{one.directory} is left out: it has not finished")
         if not any(one.is_finished for one in below):
             raise RunError(f"{path} holds no finished run; make some with vem sweep, vem compare or vem train")
     names = [one.path.resolve() for one in found]
@@ -197,28 +197,29 @@ def _find_runs(given: Sequence[str | Path]) -> tuple[list[RunDirectory], list[st
     return found, warnings
 
 
-def _check_same(files: Sequence[RunDirectory]) -> None:
+def _check_same(files: Sequence[Run]) -> None:
     """RunError unless all runs have the same data and held out the same share."""
     first = files[0]
     for other in files[1:]:
         if other.facts.sha256 != first.facts.sha256:
             raise RunError(
-                f"{first.path} is on the data {first.facts.info.name} and {other.path} on {other.facts.info.name}, "
+                f"{first.directory} is on the data {first.facts.info.name} and {other.directory} on "
+                f"{other.facts.info.name}, "
                 "whose rows differ; values on different data cannot be compared: choose among runs on one "
                 "(vem select OUT/DATASET)"
             )
         if other.config.hold_out != first.config.hold_out:
             raise RunError(
-                f"{first.path} held out {first.config.hold_out:g} of the trajectories and {other.path} "
+                f"{first.directory} held out {first.config.hold_out:g} of the trajectories and {other.directory} "
                 f"{other.config.hold_out:g}; train them with the same --hold-out"
             )
 
 
-def _discount(files: RunDirectory) -> float:
+def _discount(files: Run) -> float:
     return training_discount([load_policy(path) for path in files.policy_paths[:1]])
 
 
-def _fitting(files: RunDirectory, discount: float) -> Estimate | None:
+def _fitting(files: Run, discount: float) -> Estimate | None:
     """The run's own estimate, if it is of these policies, this data and this discount."""
     found = read_estimate(files)
     if found is None or found.discount != discount or found.hold_out != files.config.hold_out:
@@ -233,6 +234,6 @@ def _number(value: Value) -> float:
     return float("-inf") if value.value is None else value.value
 
 
-def _candidate(files: RunDirectory, group: GroupEstimate, low: float) -> Candidate:
+def _candidate(files: Run, group: GroupEstimate, low: float) -> Candidate:
     facts = (group.settings, group.trials, group.value, group.difference, group.supported, group.verdict)
-    return Candidate(files.path, files.config.algorithm, *facts, is_close=_number(group.value) >= low)
+    return Candidate(files.directory, files.config.algorithm, *facts, is_close=_number(group.value) >= low)

@@ -208,7 +208,7 @@ def evaluating(run: Run, every: float | None, after: Callable[[Run], object] | N
             done, done_before = (num_periods(steps, progress.num_steps, every) for steps in (progress.steps, before))
             before = progress.steps
             if is_last or (done > done_before and progress.stage.trains_policy):
-                policies = run.export(progress.snapshot.state)
+                policies = run.keep_policies(progress)
                 count, num_paths = (NUM_LAST_EPISODES, NUM_PATHS) if is_last else (NUM_EPISODES, 0)
                 evaluate_run_at(target, policies, progress.steps, evaluator, count, num_paths=num_paths)
                 if after is not None:

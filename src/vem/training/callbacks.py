@@ -9,7 +9,6 @@ bit, so the steps that were logged before a crash are not logged again.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import struct
 import time
@@ -52,13 +51,13 @@ class _Log:
     def _evaluation(self, run: Run, steps: int) -> dict[str, Scalars]:
         """The means of each trial's evaluation after ``steps``, if there is one."""
         try:
-            changed = run.files.summary_path().stat().st_mtime_ns
+            changed = run.summary_path().stat().st_mtime_ns
         except OSError:
             return {}
         if changed == self._seen:
             return {}
         self._seen = changed
-        summary = run.files.summary()
+        summary = run.summary()
         if summary is None or summary["steps"] != steps:
             return {}
         return {
@@ -166,7 +165,7 @@ class WandB(_Log):
             "resume": "allow",
             "name": f"{run.directory.name}/{trial}",
             "group": run.directory.name,
-            "config": {**dataclasses.asdict(run.config), "trial": trial},
+            "config": {**run.config.to_json(), "trial": trial},
             "dir": str(run.directory),
             "reinit": "create_new",
         }
