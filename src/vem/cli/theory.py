@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 DESCRIPTION = """Draw figures 2, 4(a) and 4(b) of the paper from many random decision processes, measure every
@@ -10,9 +11,9 @@ statement of its sections 3.1, 3.2 and 4 that can be checked, and write PNG, SVG
 defaults are the paper's settings where it gives them."""
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb and its options; defaults that are None are those of ``vem.theory.output.Settings``."""
-    parser = verbs.add_parser("theory", help="the paper's theory and toy figures, measured", description=DESCRIPTION)
+def theory(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Add the options; defaults that are None are those of ``vem.theory.output.Settings``."""
+    parser.description = DESCRIPTION
     parser.set_defaults(run=run)
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, default=Path("theory"), help="directory to write (default: theory)")

@@ -257,7 +257,7 @@ def make_request(
     import_methods(imports)
     asked = {"data": data, "algorithm": algorithm, "imports": tuple(imports), **words}
     asked = {name: value for name, value in asked.items() if name not in _WORDS or value is not None}
-    stored = {} if config is None else _read_words(config)
+    stored = {} if config is None else read_words(config)
     if "minutes" in asked and "steps" in asked:
         raise SettingsError("--steps and --minutes are both given; steps follow from minutes: leave one out")
     for other in {"seed": ("seeds",), "seeds": ("seed",), "minutes": ("steps",), "steps": ("minutes",)}.items():
@@ -355,7 +355,7 @@ def _split_sweep(
     return settings, swept
 
 
-def _read_words(path: str | Path) -> dict[str, Any]:
+def read_words(path: str | Path) -> dict[str, Any]:
     """What a file asks for: TOML or JSON with the words of ``make_request``, or a run's config.json.
 
     What it names to be imported is left out: only who types the name imports a file.
