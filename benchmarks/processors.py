@@ -69,15 +69,15 @@ def processor_table() -> str:
 def measure_cell(record: Record, data_dir: str) -> float:
     """Seconds of one core that the record's steps take here."""
     from vem.training.budget import measure_costs, training_seconds
-    from vem.training.request import make_config, read_data
-    from vem.training.run import Run, RunDirectory
+    from vem.training.request import make_request
+    from vem.training.run import Run
 
-    dataset = read_data(record["dataset"], {}, data_dir)
-    names = ("dataset", "algorithm", "preset", "seeds", "steps", "settings")
-    config = make_config(**{name: record[name] for name in names})
+    names = ("algorithm", "preset", "steps", "settings")
+    words = {name: record[name] for name in names}
+    request = make_request(record["dataset"], seeds=record["seeds"], data_dir=data_dir, **words)
     with tempfile.TemporaryDirectory() as place:
-        run = Run(RunDirectory(place), config, dataset)
-        return training_seconds(run.plan(record["steps"])[0], measure_costs(run))
+        run = Run.create(Path(place) / "run", request)
+        return training_seconds(run.algorithm, measure_costs(run))
 
 
 def measure(record: Record, data_dir: str) -> Record:

@@ -10,8 +10,6 @@ from typing import Any, TextIO
 from vem.algorithms.base import Configuration
 from vem.data.dataset import DataInfo, Dataset
 from vem.errors import RunError, SettingsError, SimulatorError, is_installed
-from vem.evaluation.environments import find_environment
-from vem.evaluation.evaluate import evaluating
 from vem.training.machine import keep_programs as keep_compiled
 from vem.training.request import Request, check_period, make_request
 from vem.training.run import SECONDS_PER_CHECKPOINT, Callback, Run, check_callbacks
@@ -156,12 +154,14 @@ def free_directory(name: str) -> Run:
 
 def has_environment(info: DataInfo, request: Request) -> bool:
     """Whether a run can be evaluated on the way in an environment; if not, it needs held-out trajectories."""
+    from vem.evaluation.environments import find_environment
+
     try:
         find_environment(dataclasses.asdict(info))
     except SimulatorError as error:
-        if info.environment is not None or request.hold_out:
-            if request.hold_out:
-                return False
+        if request.hold_out:
+            return False
+        if info.environment is not None:
             raise
         raise SettingsError(
             f"--evaluate-every has nothing to evaluate by: {error}; or hold trajectories out for estimates "
@@ -184,7 +184,11 @@ def _watched(
     run.seconds_per_checkpoint = checkpoint_seconds
     try:
         run.begin()
-        if every is None or run.is_finished or has_environment(run.facts.info, run.config):
+        if every is None or run.is_finished:
+            return run.train(callbacks, progress)
+        if has_environment(run.facts.info, run.config):
+            from vem.evaluation.evaluate import evaluating
+
             with evaluating(run, every, _draw_curve) as own:
                 return run.train([*own, *callbacks], progress)
         from vem.estimation.points import estimating

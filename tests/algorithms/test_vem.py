@@ -17,8 +17,8 @@ from vem.data.arrays import from_arrays
 from vem.errors import SettingsError
 from vem.networks import apply_networks
 from vem.plan import Steps
-from vem.training.request import make_config
-from vem.training.run import create_run
+from vem.training.request import make_request
+from vem.training.run import Run
 
 # Each plan, order, loss, schedule, weight, advantage, number of critics and refresh occurs at least once.
 COMBINATIONS = {
@@ -67,7 +67,7 @@ COMBINATIONS = {
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_trains_and_stays_finite(name, tmp_path):
     settings = tiny_settings("vem", **COMBINATIONS[name])
-    run = create_run(tmp_path / "run", make_config("tiny", settings=settings, steps=4), tiny_dataset())
+    run = Run.create(tmp_path / "run", make_request("tiny", settings=settings, steps=4), tiny_dataset())
     for progress in run.progress():
         assert all(np.isfinite(values).all() for values in progress.metrics.values())
     observations = np.zeros((2, 3), np.float32)
@@ -102,8 +102,8 @@ def test_the_typical_trajectory_holds_the_median_transition():
 @pytest.mark.parametrize("preset", ["paper", "authors"])
 def test_presets_train(preset, tmp_path):
     settings = tiny_settings("vem", effective_sample=None)
-    config = make_config("tiny", preset=preset, settings=settings, steps=4)
-    run = create_run(tmp_path / "run", config, tiny_dataset()).train()
+    config = make_request("tiny", preset=preset, settings=settings, steps=4)
+    run = Run.create(tmp_path / "run", config, tiny_dataset()).train()
     assert run.policy.info["preset"] == preset
     assert np.isfinite(run.policy.act(np.zeros(3, np.float32))).all()
 

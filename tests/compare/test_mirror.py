@@ -56,12 +56,12 @@ def test_another_machine_goes_on_from_the_last_checkpoint(data, tmp_path):
     class PowerCut(BaseException):
         pass
 
-    from vem.training.run import create_run
+    from vem.training.run import Run
 
     lost = tmp_path / "lost"
     try:
         with working_copy(Mirror(address), cell, print) as (copy, push):
-            run = create_run(copy.directory, copy.config(), copy.load())
+            run = Run.create(copy.directory, copy.config(), copy.load())
             for progress in run.progress():
                 run.checkpoint(progress)
                 push(run, progress)

@@ -99,7 +99,7 @@ def test_other_minutes_are_refused(tmp_path, monkeypatch):
         return make_cells([data], ["bc", "awr"], tmp_path / "out", settings=SETTINGS, seeds=1, **length)
 
     for cell in cells_of(minutes=1.0):
-        cells_module._open_run(cell, "absent").files.release()
+        cells_module._open_run(cell, "absent").release()
     assert [cell.files.config.steps for cell in cells_of(minutes=1.0)] == [60, 42]
     assert [cell_state(cell, 1) for cell in cells_of(minutes=1.0)] == ["unfinished", "unfinished"]
     with pytest.raises(RunError, match="was started with minutes 1, not 2; give the old settings"):

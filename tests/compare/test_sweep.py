@@ -11,7 +11,7 @@ from vem.comparison import launch as view
 from vem.comparison.grid import make_sweep_cells
 from vem.comparison.launch import View, read_progress
 from vem.errors import SettingsError
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 GIVEN = {"seeds": 1, "steps": 20, "episodes": 1, "settings": {"batch_size": 8}}
 
@@ -34,7 +34,7 @@ def test_any_setting_is_swept_and_the_same_call_goes_on(data, tmp_path):
     labels = [f"policy-hidden={hidden},policy-lr={rate}" for hidden in ("8", "8x8") for rate in ("0.001", "0.0003")]
     assert [result.label for result in swept.results] == labels
     assert sorted(path.name for path in (tmp_path / "pointmaze-umaze").iterdir()) == sorted(labels)
-    config = RunDirectory(swept.result("pointmaze-umaze", labels[3]).directory).config
+    config = Run(swept.result("pointmaze-umaze", labels[3]).directory).config
     assert (config.settings["policy_hidden"], config.settings["policy_lr"]) == ((8, 8), 0.0003)
     lines = str(swept).splitlines()
     assert lines[1].split() == ["settings", "pointmaze-umaze"]

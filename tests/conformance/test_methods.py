@@ -15,7 +15,7 @@ from vem.policy import load_policy
 from vem.training import loop
 from vem.training.loop import start, train
 from vem.training.request import Trial
-from vem.training.run import resume_run
+from vem.training.run import Run
 
 OBSERVATIONS = np.random.default_rng(5).standard_normal((6, 3)).astype(np.float32)
 
@@ -93,7 +93,7 @@ def test_stop_and_resume_equals_never_stopping(trial, tmp_path):
             if number == stop_after:
                 stopped.checkpoint(progress)
                 break
-        resumed = resume_run(directory, tiny_dataset())
+        resumed = Run.open(directory, tiny_dataset()).begin()
         assert not resumed.is_finished
         if stop_after > 1:
             resumed.algorithm = trial.run.algorithm

@@ -37,7 +37,7 @@ def evaluated_at(run, steps, score):
     trials = {trial.name: {"score": score + i, "first_error": None} for i, trial in enumerate(run.config.trials)}
     facts = {"version": 1, "environment": "own", "references": None, "num_episodes": 1, "seed": 0, "actions": "mean"}
     summary = {**facts, "steps": steps, "trials": trials, "groups": [{}]}
-    run.files.write_summary(summary)
+    run.write_summary(summary)
 
 
 def test_tensorboard_has_every_metric_of_every_trial_once(tmp_path):

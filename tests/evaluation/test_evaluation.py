@@ -15,7 +15,7 @@ from vem.evaluation.rollout import run_episode, thinned_path, waypoint_actor
 from vem.evaluation.workers import Evaluator, episode_seed
 from vem.policy import Policy
 from vem.training.records import EpisodeRecord
-from vem.training.run import RunDirectory, open_run
+from vem.training.run import Run
 
 NUM_EPISODES = 8
 SEEDS = [episode_seed(0, episode) for episode in range(NUM_EPISODES)]
@@ -245,7 +245,7 @@ def test_what_workers_cannot_receive():
 def test_a_run_is_evaluated_into_its_directory(tmp_path):
     directory = cases.make_run(tmp_path / "run", seeds=2, settings={"expectile": [0.1, 0.5]})
     evaluation = evaluate(directory, episodes=2, workers=1)
-    assert read_evaluation(RunDirectory(directory)) == evaluation
+    assert read_evaluation(Run(directory)) == evaluation
     names = ["seed0-expectile0.1", "seed1-expectile0.1", "seed0-expectile0.5", "seed1-expectile0.5"]
     assert list(evaluation.trials) == names
     assert [group.settings for group in evaluation.groups] == [{"expectile": 0.1}, {"expectile": 0.5}]
@@ -256,7 +256,7 @@ def test_a_run_is_evaluated_into_its_directory(tmp_path):
     means = evaluation.trials[names[0]].means
     assert (means["return"], means["score"], means["success"], means["length"]) == (0.0, 0.0, 0.0, 120.0)
     assert means["value_error_start"] == pytest.approx(5 - 5 * 0.99**120)
-    records = RunDirectory(directory).episodes().records
+    records = Run(directory).episodes().records
     assert [(record.trial, record.steps) for record in records[::2]] == [(name, 7) for name in names]
     assert len(records) == 8
     assert all(record.path for record in records)
@@ -264,7 +264,7 @@ def test_a_run_is_evaluated_into_its_directory(tmp_path):
 
 def test_the_first_episode_of_each_guided_trial_leaves_its_trace(tmp_path):
     directory = cases.make_run(tmp_path / "run", seeds=2)
-    files = RunDirectory(directory)
+    files = Run(directory)
     cases.guided_policy(move=(0.5, 0.0)).save(files.policy_paths[1])
     evaluate(directory, episodes=2, workers=1)
     assert files.trace("seed0") is None
@@ -301,7 +301,7 @@ def test_another_environment_stands_beside_the_datas_own(tmp_path):
     own = evaluate(directory, episodes=2, workers=1)
     other = evaluate(directory, "pointmaze-medium", episodes=1, workers=1)
     assert (own.environment, other.environment) == ("vem/PointMaze-UMaze-v0", "vem/PointMaze-Medium-v0")
-    files = RunDirectory(directory)
+    files = Run(directory)
     assert read_evaluation(files) == own
     assert read_evaluation(files, other.environment) == other
     assert (directory / "evaluation-vem-PointMaze-Medium-v0.json").exists()
@@ -317,7 +317,7 @@ def test_another_environment_stands_beside_the_datas_own(tmp_path):
 def test_an_environment_given_to_data_without_one_is_its_own(tmp_path):
     directory = cases.make_run(tmp_path / "run", environment=None)
     evaluation = evaluate(directory, "pointmaze-umaze", episodes=1, workers=1)
-    assert read_evaluation(RunDirectory(directory)) == evaluation
+    assert read_evaluation(Run(directory)) == evaluation
 
 
 def test_a_policy_is_evaluated_without_a_run(tmp_path, monkeypatch):
@@ -357,7 +357,7 @@ def test_a_curve_keeps_every_point_and_a_repeated_point_replaces_its_own(tmp_pat
     with Evaluator(target.environment, 1) as evaluator:
         for steps, num_episodes in ((3, 2), (7, 1), (3, 1)):
             assert evaluate_run_at(target, policies, steps, evaluator, num_episodes).steps == steps
-    records = RunDirectory(directory).episodes().records
+    records = Run(directory).episodes().records
     assert [(record.steps, record.episode) for record in records] == [(7, 0), (3, 0)]
 
 

@@ -346,8 +346,8 @@ class RunFiles:
         for name in ("checkpoints", "policies", "metrics.jsonl"):
             if (self.directory / name).is_symlink():
                 raise RunError(
-                    f"{self.directory / name} is a link, and a run writes to its own directory alone; put what it leads to "
-                    "in its place"
+                    f"{self.directory / name} is a link, and a run writes to its own directory alone; put what it "
+                    "leads to in its place"
                 )
 
     # The lock
@@ -372,9 +372,10 @@ class RunFiles:
         except Timeout:
             raise RunError(f"another process is training in {self.directory}; wait for it, or stop it first") from None
         except (OSError, NotImplementedError) as error:
+            reason = getattr(error, "strerror", None) or error
             raise RunError(
-                f"cannot write to {self.directory}: {getattr(error, 'strerror', None) or error}; copy the run to a place "
-                "that can be written, or change the permissions"
+                f"cannot write to {self.directory}: {reason}; copy the run to a place that can be written, or change "
+                "the permissions"
             ) from None
         self._lock = lock
 

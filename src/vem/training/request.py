@@ -150,12 +150,13 @@ class Request:
         cls = find_method(self.algorithm).config
         sweep = {name: _swept_values(cls, name, values) for name, values in self.sweep.items()}
         known = {**find_preset(self.algorithm, self.preset).settings, **self.settings}
-        build(cls, known)
+        whole = build(cls, known)
         for name, values in sweep.items():
             for value in values:
                 build(cls, {**known, name: value})
         checked = dataclasses.replace(
             self,
+            settings={name: getattr(whole, name) for name in self.settings},
             sweep=sweep,
             seeds=check_seeds(self.seeds),
             steps=check_steps(self.steps),

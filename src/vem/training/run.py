@@ -411,7 +411,7 @@ class Run(RunFiles):
     # Training
 
     def begin(self) -> Self:
-        """Take the lock, read the newest checkpoint and return the run; ``messages`` then says where training goes on."""
+        """Take the lock, read the newest checkpoint, and return the run; ``messages`` then says where it goes on."""
         if self._has_begun or self.is_finished:
             return self
         self._require_method()
