@@ -7,6 +7,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Any
 
 from vem.cli.options import Parser
 from vem.errors import SettingsError
@@ -87,7 +88,7 @@ def _add_estimation(parser: Parser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="seed of the networks and of resampling (default: 0)")
 
 
-def _estimation(options: argparse.Namespace) -> dict[str, object]:
+def _estimation(options: argparse.Namespace) -> dict[str, Any]:
     names = ("discount", "steps", "seed")
     return {**{name: getattr(options, name) for name in names}, "progress": not options.json}
 

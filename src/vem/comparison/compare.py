@@ -12,7 +12,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TextIO
 
-from vem.algorithms.base import build, convert, find_method, import_methods, split_label, type_hints
+from vem.algorithms.base import (
+    METHODS,
+    build,
+    convert,
+    find_method,
+    import_methods,
+    split_label,
+    type_hints,
+    unknown_setting,
+)
 from vem.comparison.cluster import find_ray, run_on_ray
 from vem.comparison.job import HELD_OUT, Job
 from vem.comparison.launch import View, run_here, run_jobs, showing
@@ -92,9 +101,9 @@ def compare(
         "evaluate_every": evaluate_every,
         "imports": imports,
     }
-    asked = _asked(config, data, words | settings_and_rules)
+    asked = asked_for(config, data, words | settings_and_rules)
     labels = algorithms.split(",") if isinstance(algorithms, str) else list(algorithms)
-    made = lay_out(out, asked, method_words(labels, asked, settings or {}))
+    made = lay_out(out, asked, method_words(labels, asked, settings or {}, settings_and_rules))
     return read_comparison(run_all(made, out, how))
 
 
@@ -119,7 +128,7 @@ def sweep(
     default), ``steps``, ``preset``, settings, reading rules …; the rest is as in ``compare``.
     """
     how = Execution(episodes, jobs, checkpoint_seconds, engine, address, progress)
-    asked = _asked(config, data, words)
+    asked = asked_for(config, data, words)
     asked["algorithm"] = algorithm or asked.get("algorithm", "vem")
     made = lay_out(out, asked, swept_words(values or {}, asked), values or ())
     return read_comparison(run_all(made, out, how), "dataset")
@@ -128,7 +137,7 @@ def sweep(
 # Which runs are wanted: datasets × methods, or datasets × combinations of settings.
 
 
-def _asked(config: str | Path | None, data: Any, words: Mapping[str, Any]) -> dict[str, Any]:
+def asked_for(config: str | Path | None, data: Any, words: Mapping[str, Any]) -> dict[str, Any]:
     """What is asked for in words and, where they say nothing, in a file; ``data`` as a list."""
     words = {name: word for name, word in words.items() if word is not None or name not in WORDS}
     import_methods(words.get("imports", ()))
@@ -147,9 +156,15 @@ def _asked(config: str | Path | None, data: Any, words: Mapping[str, Any]) -> di
 
 
 def method_words(
-    labels: Sequence[str], asked: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]
+    labels: Sequence[str],
+    asked: Mapping[str, Any],
+    settings: Mapping[str, Mapping[str, Any]],
+    settings_given: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Label → what is asked for of each method: the settings that it has, its preset, its steps."""
+    """Label → what is asked for of each method: the settings that it has, its preset, its steps.
+
+    One of the methods must have each of ``settings_given``; those of a file may be of others.
+    """
     _check_unique(labels, "algorithm")
     named = {label: split_label(label) for label in labels}
     preset, steps = asked.get("preset", "default"), asked.get("steps")
@@ -158,7 +173,10 @@ def method_words(
     for label in (*settings, *(steps if isinstance(steps, Mapping) else ())):
         split_label(label)  # a misspelled name would set nothing
     known = {name: {entry.name for entry in dataclasses.fields(find_method(name).config)} for name, _ in named.values()}
-    settable = set.union(*known.values())
+    settable = {entry.name for method in METHODS.values() for entry in dataclasses.fields(method.config)}
+    for word in settings_given:
+        if word in settable and not any(word in names for names in known.values()):
+            raise SettingsError(unknown_setting(next(iter(known)), word))
     own = {}
     for label, (name, own_preset) in named.items():
         own[label] = {

@@ -119,9 +119,11 @@ class Remote:
 
     def _get(self, name: str, files: Iterable[str], local: Path) -> None:
         files = list(files)
-        there, here = [f"{self._root}/{name}/{file}" for file in files], [str(local / file) for file in files]
+        there, here = [f"{self._root}/{name}/{file}" for file in files], [local / file for file in files]
+        for folder in {path.parent for path in here}:
+            folder.mkdir(parents=True, exist_ok=True)
         if files:
-            self._try("read", lambda: self._files.get(there, here))
+            self._try("read", lambda: self._files.get(there, list(map(str, here))))
 
     def _try(self, verb: str, action: Callable[[], Any]) -> Any:
         try:

@@ -14,7 +14,7 @@ from vem.evaluation.statistics import Spread, Table, over_seeds
 from vem.storage import misfit
 from vem.tasks import normalized_score
 from vem.training.records import Actions, EpisodeRecord, EvaluationSummary
-from vem.training.run import Run
+from vem.training.files import RunFiles
 
 # What is measured of an episode: one table of quantities, by the names of summaries and reports.
 
@@ -261,7 +261,7 @@ class Evaluation:
         return found if is_whole else None
 
 
-def read_evaluation(files: Run, environment: str | None = None) -> Evaluation | None:
+def read_evaluation(files: RunFiles, environment: str | None = None) -> Evaluation | None:
     """The newest evaluation of a run in ``environment`` (None: that of its data), or None."""
     stored = files.summary(environment)
     return None if stored is None else Evaluation.from_json(stored)
