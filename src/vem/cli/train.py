@@ -226,14 +226,13 @@ def run(options: argparse.Namespace) -> int:
     from vem import api
     from vem.algorithms.base import convert, import_methods
     from vem.errors import SettingsError
-    from vem.training.callbacks import named
 
     empty = [name for name in ("dataset", "resume", "out") if getattr(options, name) == ""]
     if empty:
         raise SettingsError(f"{empty[0]} is empty; give a name, or leave it out")
     watching: dict[str, Any] = {
         "evaluate_every": options.evaluate_every,
-        "callbacks": named(options.log) if options.log is not None else (),
+        "callbacks": _named_logs(options.log),
         "progress": not options.json,
         "checkpoint_seconds": options.checkpoint_seconds,
         "keep_programs": not options.no_cache,
@@ -283,6 +282,15 @@ def run(options: argparse.Namespace) -> int:
         )
     _print_result(result, options.json)
     return 0
+
+
+def _named_logs(text: str | None) -> Sequence[Any]:
+    """The callbacks that ``--log`` names."""
+    if text is None:
+        return ()
+    from vem.training.callbacks import named
+
+    return named(text)
 
 
 def _refuse(options: argparse.Namespace, why: str) -> None:
@@ -342,13 +350,23 @@ def _print_result(run: Run, as_json: bool) -> None:
 
 
 def chosen_algorithm(arguments: Sequence[str]) -> str:
-    """The method that ``--algorithm`` names: its settings are flags, so it is needed before they are parsed."""
-    for index, text in enumerate(arguments):
-        if text.startswith("--algorithm="):
-            return text.split("=", 1)[1]
-        if text == "--algorithm" and index + 1 < len(arguments):
-            return arguments[index + 1]
-    return "vem"
+    """The method that ``--algorithm`` names: its settings are flags, so it is needed before they are parsed.
+
+    What ``--import`` names is imported for the same reason, once the method is not one of vem's.
+    """
+    from vem.algorithms.base import METHODS, import_installed_methods, import_methods
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--algorithm", default="vem")
+    parser.add_argument("--import", dest="imports", action="append", default=[])
+    try:
+        options, _ = parser.parse_known_args([text for text in arguments if text not in ("-h", "--help")])
+    except argparse.ArgumentError:
+        return "vem"  # the whole parser says what is wrong
+    if options.algorithm not in METHODS:
+        import_methods(options.imports)
+        import_installed_methods()
+    return options.algorithm
 
 
 def add_settings(parser: argparse.ArgumentParser, algorithm: str, can_sweep_all: bool = False) -> None:

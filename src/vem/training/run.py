@@ -32,7 +32,6 @@ from vem.errors import DataError, RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
 from vem.policy.kinds import find_problem
 from vem.storage import flatten, read_tensors, unflatten, write_tensors
-from vem.training.budget import steps_within
 from vem.training.diagnostics import find_warnings, measure_support, row_weights
 from vem.training.files import RunFiles
 from vem.training.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, start, train
@@ -161,7 +160,7 @@ class Run(RunFiles):
 
         ``directory`` may be a run that has reserved its own. The data are ``request.load()`` unless they are given.
         """
-        run = directory if isinstance(directory, cls) else cls(directory)
+        run = cls(directory) if isinstance(directory, str | Path) else directory
         if not run.is_locked:
             run.reserve()
         try:
@@ -187,6 +186,8 @@ class Run(RunFiles):
         self.settle(request, facts, packages)
         self.messages += notes
         if request.minutes is not None:
+            from vem.training.budget import steps_within
+
             steps, note = steps_within(self, request.minutes)
             self.settle(dataclasses.replace(request, steps=steps), facts, packages)
             self.messages.append(note)
@@ -453,11 +454,12 @@ class Run(RunFiles):
     def _restored(self, tensors: dict[str, np.ndarray], header: dict[str, Any]) -> Snapshot:
         """The snapshot of a checkpoint, checked against the stages and the shapes that this run has."""
         stages = self.algorithm.stages
-        index, done, steps = (header.get(name) for name in ("stage", "done", "steps"))
+        index: Any = header.get("stage")
+        done: Any = header.get("done")
         is_place = (
             type(index) is type(done) is int and 0 <= index < len(stages) and 0 <= done <= stages[index].num_steps
         )
-        if not is_place or steps != sum(stage.num_steps for stage in stages[:index]) + done:
+        if not is_place or header["steps"] != sum(stage.num_steps for stage in stages[:index]) + done:
             raise RunError(
                 f"{self.checkpoints} is damaged (a checkpoint stands at step {done} of stage {index}, which this "
                 "run does not have); move that checkpoint away"
