@@ -607,7 +607,8 @@ class Run(RunFiles):
         more = dataclasses.replace(
             config, steps=steps, ends=(*config.ends, config.steps), restarts=restarts, minutes=None
         )
-        stages = make_plan(more, self.training_data).algorithm.stages[len(self.algorithm.stages) :]
+        num_stages = len(self.algorithm.stages)
+        stages = make_plan(more, self.training_data).algorithm.stages[num_stages:]
         self.acquire()
         try:
             if self.is_finished and load_newest(self.checkpoints, self.messages.append, self._digests) is None:
