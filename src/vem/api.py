@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from vem.algorithms.base import Configuration
+from vem.algorithms.base import Configuration, import_methods
 from vem.data.dataset import DataInfo, Dataset
 from vem.errors import RunError, SettingsError, SimulatorError, is_installed
 from vem.training.machine import keep_programs as keep_compiled
@@ -108,6 +108,7 @@ def resume(
     steps: int | None = None,
     restart_schedule: bool = False,
     data_dir: str | Path | None = None,
+    imports: Sequence[str] = (),
     evaluate_every: float | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | TextIO = True,
@@ -119,10 +120,11 @@ def resume(
     Data that was moved is named by ``dataset`` or found in ``data_dir``; its rows must be the same to the bit. The run
     is evaluated on the way as it was started, unless ``evaluate_every`` says how. With ``steps``, every stage is
     trained again, with the networks as they are, and shares the added steps as in a run of so many; schedules of
-    learning rates that have ended begin anew only with ``restart_schedule``.
+    learning rates that have ended begin anew only with ``restart_schedule``. ``imports`` name what registers the method.
     """
     _check_watching(callbacks, checkpoint_seconds)
     check_period(evaluate_every)
+    import_methods(imports)
     if keep_programs:
         keep_compiled()
     run = Run.open(path, dataset if isinstance(dataset, Dataset) else None)

@@ -53,8 +53,8 @@ def test_files_say_what_keywords_do_and_give_way_to_them(tmp_path):
     changed = Request.read(toml, expectile=0.9, seed=7, minutes=2.0)
     assert (changed.settings["expectile"], changed.seeds, changed.minutes) == (0.9, (7,), 2.0)
     as_json = tmp_path / "run.json"
-    as_json.write_text(json.dumps({"data": "walk", "seed": 5, "policy_lr": [0.1, 0.2]}))
-    assert Request.read(as_json) == make_request("walk", seed=5, policy_lr=[0.1, 0.2])
+    as_json.write_text(json.dumps({"data": "walk", "seed": 5, "expectile": [0.1, 0.2]}))
+    assert Request.read(as_json) == make_request("walk", seed=5, expectile=[0.1, 0.2])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vem.cli.options import (
     READING,
@@ -59,8 +59,6 @@ def train(parser: Parser, arguments: Sequence[str]) -> None:
 def _run(options: argparse.Namespace) -> int:
     """Train or resume, showing progress."""
     from vem import api
-    from vem.training.callbacks import named
-
     for name in ("dataset", "resume", "out"):
         if getattr(options, name) == "":
             raise SettingsError(f"{name} is empty; give a name, or leave it out")
@@ -69,7 +67,7 @@ def _run(options: argparse.Namespace) -> int:
 
         return run_example(options)
     watching = {
-        "callbacks": named(options.log) if options.log is not None else (),
+        "callbacks": _logs(options.log),
         "progress": not options.json,
         "checkpoint_seconds": options.checkpoint_seconds,
         "keep_programs": not options.no_cache,
@@ -88,6 +86,15 @@ def _run(options: argparse.Namespace) -> int:
         result = api.train(options.dataset, options.algorithm, out=options.out, **words, **watching, settings=settings)
     _print_result(result, options.json)
     return 0
+
+
+def _logs(names: str | None) -> Sequence[Any]:
+    """The callbacks that ``--log`` names."""
+    if names is None:
+        return ()
+    from vem.training.callbacks import named
+
+    return named(names)
 
 
 def _refuse(options: argparse.Namespace) -> None:

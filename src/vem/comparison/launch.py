@@ -14,6 +14,7 @@ from vem.comparison.job import Job
 from vem.comparison.remote import Remote, working_copy
 from vem.comparison.worker import STOPPED, RunProcess, explain_end, one_thread_variables, start_process
 from vem.errors import SettingsError, VemError, printable
+from vem.estimation.points import estimating
 from vem.evaluation.environments import own_environment
 from vem.evaluation.evaluate import evaluating
 from vem.evaluation.results import read_evaluation
@@ -73,8 +74,6 @@ def watching(run: Run, every: float | None) -> Iterator[list[Callback]]:
         with evaluating(run, every) as callbacks:
             yield callbacks
         return
-    from vem.estimation.points import estimating
-
     yield [estimating(run, every)]
 
 

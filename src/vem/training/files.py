@@ -103,6 +103,7 @@ class RunFiles:
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
         self._stored: Stored | None = None
+        self._checks: list[RunWarning] | None = None
         self._lock: FileLock | None = None
         self._made: list[Path] = []
 
@@ -261,6 +262,8 @@ class RunFiles:
 
     def checks(self) -> list[RunWarning] | None:
         """What was looked for when training ended, found or not; None before that, or if the file is damaged."""
+        if self._checks is not None:
+            return self._checks
         try:
             checks = [RunWarning.from_json(record) for record in read_json(self.directory / "warnings.json", list)]
         except RunError:
@@ -274,6 +277,7 @@ class RunFiles:
 
     def write_checks(self, checks: Sequence[RunWarning]) -> None:
         """Write what was looked for when training ended, in place of what was there."""
+        self._checks = list(checks)
         write_json(self.directory / "warnings.json", [dataclasses.asdict(check) for check in checks])
 
     def weights(self) -> dict[str, RowWeights]:

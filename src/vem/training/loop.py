@@ -1,8 +1,8 @@
 """The only training loop: a generator over compiled chunks of steps.
 
 Several trials (seeds, and values of swept settings) train in one program, laid over the devices
-(``vem.training.machine``). The keys of an update depend on the seed, the stage and the update's number alone, so the result does not depend on
-where the loop was cut into chunks, stopped or resumed.
+(``vem.training.machine``). The keys of an update depend on the seed, the stage and the update's number alone, so the
+result does not depend on where the loop was cut into chunks, stopped or resumed.
 """
 
 from __future__ import annotations

@@ -41,8 +41,6 @@ from vem.algorithms.base import (
 )
 from vem.data.dataset import Dataset, check_hold_out, repeat_terminals
 from vem.data.load import load
-from vem.data.mapping import make_map
-from vem.data.tables import ENTRIES, from_table
 from vem.errors import RunError, SettingsError
 from vem.storage import misfit, read_json
 from vem.tasks import Task, task_of
@@ -131,8 +129,10 @@ class Request:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
         """The request that config.json holds, checked as a new one is; of a method that is not known, its form."""
-        if not isinstance(stored, dict) or (unknown := stored.keys() - _FIELDS):
-            raise SettingsError(f"it has no field {min(unknown)!r}" if isinstance(stored, dict) else "it is no object")
+        if not isinstance(stored, dict):
+            raise SettingsError("it is no object")
+        if unknown := stored.keys() - _FIELDS:
+            raise SettingsError(f"a request has no field {min(unknown)!r}")
         lists = {name: tuple(stored[name]) for name in _LISTS if isinstance(stored.get(name), list)}
         request = cls(**{**stored, **lists})
         if (part := misfit(request, cls)) is not None:
@@ -174,7 +174,9 @@ class Request:
             numbers = [value for value in values if isinstance(value, float | int) and math.isfinite(value)]
             if not re.fullmatch("[a-z][a-z0-9_]*", name) or not values or len(numbers) < len(values):
                 raise SettingsError(f"the sweep of {name[:40]!r} is {str(values)[:40]}; give different numbers")
-        check_seeds(self.seeds), check_steps(self.steps), check_hold_out(self.hold_out)
+        check_seeds(self.seeds)
+        check_steps(self.steps)
+        check_hold_out(self.hold_out)
         self._check_trials()
         return self
 
@@ -277,10 +279,10 @@ def make_request(
         value = words.pop(word)
         if word in known:
             settings[word] = value
-        elif word in RULES or word in ENTRIES:
+        elif word in RULES or word in _table_entries():
             rules[word] = value
         else:
-            raise SettingsError(unknown_setting(name, word, (*_WORDS, *RULES, *ENTRIES)))
+            raise SettingsError(unknown_setting(name, word, (*_WORDS, *RULES, *_table_entries())))
     return _with_data(words, settings, rules).checked()
 
 
@@ -304,10 +306,14 @@ def _with_data(words: dict[str, Any], settings: dict[str, Any], rules: dict[str,
     rules = {**find_preset(algorithm, preset).rules, **{name: rule for name, rule in rules.items() if rule is not None}}
     data = words.pop("data", None)
     if rules.get("mapping") is not None and not _is_frame(data):
+        from vem.data.mapping import make_map
+
         # The content, not the file: a run can be resumed without it.
-        roles = {name: rules.pop(name) for name in ENTRIES if name in rules}
+        roles = {name: rules.pop(name) for name in _table_entries() if name in rules}
         rules["mapping"] = make_map(rules["mapping"], **roles).to_json()
     if _is_frame(data):
+        from vem.data.tables import from_table
+
         repeat = {"repeat_terminals": True} if rules.pop("repeat_terminals", False) else {}
         data = from_table(data, **rules)
         rules = {**{name: rules[name] for name in ROW_RULES if name in rules}, **repeat}
@@ -336,6 +342,13 @@ def _with_data(words: dict[str, Any], settings: dict[str, Any], rules: dict[str,
         dataset=dataset,
         **words,
     )
+
+
+def _table_entries() -> tuple[str, ...]:
+    """What may be said of a table's columns; its readers are imported only where somebody does."""
+    from vem.data.tables import ENTRIES
+
+    return ENTRIES
 
 
 def _is_frame(data: Any) -> bool:

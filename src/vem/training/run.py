@@ -32,7 +32,6 @@ from vem.errors import DataError, RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
 from vem.policy.kinds import find_problem
 from vem.storage import flatten, read_tensors, unflatten, write_tensors
-from vem.training.budget import steps_within
 from vem.training.diagnostics import find_warnings, measure_support, row_weights
 from vem.training.files import RunFiles
 from vem.training.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, start, train
@@ -161,7 +160,7 @@ class Run(RunFiles):
 
         ``directory`` may be a run that has reserved its own. The data are ``request.load()`` unless they are given.
         """
-        run = directory if isinstance(directory, cls) else cls(directory)
+        run = cls(directory) if isinstance(directory, str | Path) else directory
         if not run.is_locked:
             run.reserve()
         try:
@@ -187,6 +186,8 @@ class Run(RunFiles):
         self.settle(request, facts, packages)
         self.messages += notes
         if request.minutes is not None:
+            from vem.training.budget import steps_within
+
             steps, note = steps_within(self, request.minutes)
             self.settle(dataclasses.replace(request, steps=steps), facts, packages)
             self.messages.append(note)
@@ -606,7 +607,8 @@ class Run(RunFiles):
         more = dataclasses.replace(
             config, steps=steps, ends=(*config.ends, config.steps), restarts=restarts, minutes=None
         )
-        stages = make_plan(more, self.training_data).algorithm.stages[len(self.algorithm.stages) :]
+        num_stages = len(self.algorithm.stages)
+        stages = make_plan(more, self.training_data).algorithm.stages[num_stages:]
         self.acquire()
         try:
             if self.is_finished and load_newest(self.checkpoints, self.messages.append, self._digests) is None:
