@@ -187,8 +187,8 @@ def choosing_policy(choices, outputs) -> Policy:
 def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name="own-data", policies=True, **config):
     """A run directory as training leaves it, with constant policies; returns its path."""
     from vem.data.arrays import from_arrays
-    from vem.training.request import make_config
-    from vem.training.run import create_run
+    from vem.training.request import make_request
+    from vem.training.run import Run
 
     rng = np.random.default_rng(0)
     dataset = from_arrays(
@@ -199,7 +199,7 @@ def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name
         name=name,
         environment=environment,
     )
-    run = create_run(directory, make_config(name, steps=7, **config), dataset)
+    run = Run.create(directory, make_request(name, steps=7, **config), dataset)
     if policies:
         for trial, path in zip(run.config.trials, run.policy_paths, strict=True):
             constant_policy(sizes=sizes, trial=trial.name).save(path)

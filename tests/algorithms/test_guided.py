@@ -15,9 +15,9 @@ from vem.algorithms.vem import VEM
 from vem.data.arrays import from_arrays
 from vem.data.dataset import unrewarded_share
 from vem.errors import RunError, SettingsError
-from vem.training.request import make_config
+from vem.training.request import make_request
 from vem.training.rows import draw_batch, put_rows
-from vem.training.run import create_run
+from vem.training.run import Run
 
 
 def walk(lengths=(60, 60, 7), seed=0, terminal=False):
@@ -103,7 +103,7 @@ def test_moves_that_a_time_limit_cut_are_not_drawn(terminal):
 @pytest.mark.parametrize("lengths", [(1,), (1, 1, 1), (2, 1, 3)])
 def test_trajectories_shorter_than_the_horizon_train(lengths, tmp_path):
     settings = tiny_settings("vem", policy="guided", horizon=5)
-    run = create_run(tmp_path / "run", make_config("tiny", settings=settings, steps=6), tiny_dataset(lengths))
+    run = Run.create(tmp_path / "run", make_request("tiny", settings=settings, steps=6), tiny_dataset(lengths))
     for progress in run.progress():
         assert all(np.isfinite(values).all() for values in progress.metrics.values())
     assert np.isfinite(run.policy.act(np.zeros((2, 3), np.float32))).all()
@@ -146,7 +146,7 @@ def test_the_share_of_steps_without_a_reward_ahead():
 )
 def test_what_does_not_go_together_is_refused(settings):
     with pytest.raises(SettingsError):
-        make_config("tiny", settings=settings)
+        make_request("tiny", settings=settings)
 
 
 def test_it_finds_the_way_that_trajectories_only_show_in_parts(tmp_path):
@@ -155,16 +155,16 @@ def test_it_finds_the_way_that_trajectories_only_show_in_parts(tmp_path):
     settings = {"policy": "guided", "horizon": 2, "value_hidden": (32, 32), "policy_hidden": (32, 32)}
     settings |= {"batch_size": 64, "steps_per_refresh": 50, "discount": 0.9}
     settings |= {"effective_sample": 0.2, "expectile": 0.9, "target_rate": 0.05, "value_lr": 1e-3}
-    config = make_config("chain", settings=settings, seeds=2, steps=3000)
-    run = create_run(tmp_path / "run", config, dataset).train()
+    config = make_request("chain", settings=settings, seeds=2, steps=3000)
+    run = Run.create(tmp_path / "run", config, dataset).train()
     assert all(reaches_goal(policy) for policy in run.policies)
     moves = run.policies[0].guide(np.linspace(0.1, 0.8, 8, dtype=np.float32)[:, None])
     assert (moves > 0).all()
 
 
 def test_acting_is_executing_what_the_guide_says(tmp_path):
-    config = make_config("tiny", settings=tiny_settings("vem", policy="guided", horizon=3), steps=8)
-    policy = create_run(tmp_path / "run", config, tiny_dataset()).train().policy
+    config = make_request("tiny", settings=tiny_settings("vem", policy="guided", horizon=3), steps=8)
+    policy = Run.create(tmp_path / "run", config, tiny_dataset()).train().policy
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     moves = policy.guide(observations)
     assert policy.execute(observations, moves) == pytest.approx(policy.act(observations), abs=1e-5)

@@ -18,9 +18,9 @@ from vem.data.arrays import from_arrays
 from vem.errors import SettingsError
 from vem.networks import apply_networks
 from vem.plan import Steps
-from vem.training.request import make_config
+from vem.training.request import make_request
 from vem.training.rows import put_rows
-from vem.training.run import create_run
+from vem.training.run import Run
 
 # Each plan, order, loss, schedule, weight, advantage, number of critics and refresh occurs at least once.
 COMBINATIONS = {
@@ -68,7 +68,7 @@ COMBINATIONS = {
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_trains_and_stays_finite(name, tmp_path):
     settings = tiny_settings("vem", **COMBINATIONS[name])
-    run = create_run(tmp_path / "run", make_config("tiny", settings=settings, steps=4), tiny_dataset())
+    run = Run.create(tmp_path / "run", make_request("tiny", settings=settings, steps=4), tiny_dataset())
     for progress in run.progress():
         assert all(np.isfinite(values).all() for values in progress.metrics.values())
     observations = np.zeros((2, 3), np.float32)

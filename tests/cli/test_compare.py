@@ -11,7 +11,7 @@ from comparison_cases import FLAGS, write_data
 from vem.cli import main
 from vem.cli.compare import parse_settings, parse_steps
 from vem.comparison.launch import share_cores
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_reading_rules_reach_the_data(data, tmp_path, capsys):
     assert compare(*given, "--out", tmp_path, "--task", "pointmaze-umaze", "--teleports", "keep", "--json") == 0
     (cell,) = json.loads(capsys.readouterr().out)["cells"]
     assert cell["references"] == "vem: success rate in percent"
-    config = RunDirectory(tmp_path / "own-logs" / "bc").config
+    config = Run(tmp_path / "own-logs" / "bc").config
     assert config.rules == {"task": "pointmaze-umaze", "teleports": "keep"}
 
 

@@ -12,7 +12,7 @@ from vem.cli import main
 from vem.errors import DataError, RunError, SettingsError
 from vem.estimation import fitted_q
 from vem.estimation.estimate import Estimate, Value, judge, read_estimate
-from vem.training.request import read_config
+from vem.training.run import Run
 
 LENGTHS = (6,) * 30
 
@@ -68,7 +68,7 @@ def test_training_never_sees_what_is_held_out_and_resuming_keeps_it(tmp_path):
     assert run.config.hold_out == 0.2
     assert run.parts.held_out.num_episodes == 6
     assert run.rows.observations.shape[0] == run.training_data.num_rows == dataset.num_rows - 6 * 7
-    assert read_config(tmp_path / "run")[0].hold_out == 0.2
+    assert Run.open(tmp_path / "run").config.hold_out == 0.2
     assert run.policy.info["hold_out"] == 0.2
     again = vem.open_run(tmp_path / "run", dataset)
     assert again.training_data.fingerprint() == run.training_data.fingerprint()
@@ -84,7 +84,7 @@ def test_a_run_of_several_seeds_has_an_estimate_each_and_one_in_all(tmp_path):
     values = [policy.value.value for policy in found.policies.values()]
     assert found.value.value == pytest.approx(np.mean(values))
     assert not found.warnings
-    stored = read_estimate(run.files)
+    stored = read_estimate(run)
     assert stored == Estimate.from_json(json.loads(json.dumps(found.to_json()))) == found
     assert "mean of 2 seeds" in str(found)
 

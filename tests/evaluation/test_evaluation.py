@@ -16,7 +16,7 @@ from vem.evaluation.rollout import run_episode, thinned_path, waypoint_actor
 from vem.evaluation.workers import Evaluator, episode_seed
 from vem.policy import Policy
 from vem.training.records import EpisodeRecord
-from vem.training.run import RunDirectory, open_run
+from vem.training.run import Run
 
 NUM_EPISODES = 8
 SEEDS = [episode_seed(0, episode) for episode in range(NUM_EPISODES)]
@@ -252,8 +252,8 @@ def test_what_workers_cannot_receive():
 def test_a_run_is_evaluated_into_its_directory(tmp_path):
     directory = cases.make_run(tmp_path / "run", seeds=2, settings={"expectile": [0.1, 0.5]})
     evaluation = evaluate(directory, episodes=2, workers=1)
-    assert read_evaluation(RunDirectory(directory)) == evaluation
-    assert evaluate(open_run(directory), episodes=2, workers=1, progress=False) == evaluation
+    assert read_evaluation(Run(directory)) == evaluation
+    assert evaluate(Run(directory), episodes=2, workers=1, progress=False) == evaluation
     assert "<td>seed1-expectile0.1</td>" in evaluation._repr_html_()
     assert repr(evaluation) == "<Evaluation: vem/PointMaze-UMaze-v0: 2 episodes a policy, mean actions, after 7 steps>"
     names = ["seed0-expectile0.1", "seed1-expectile0.1", "seed0-expectile0.5", "seed1-expectile0.5"]
@@ -265,7 +265,7 @@ def test_a_run_is_evaluated_into_its_directory(tmp_path):
     means = evaluation.trials[names[0]].means
     assert (means["return"], means["score"], means["success"], means["length"]) == (0.0, 0.0, 0.0, 120.0)
     assert means["value_error_start"] == pytest.approx(5 - 5 * 0.99**120)
-    records = RunDirectory(directory).episodes().records
+    records = Run(directory).episodes().records
     assert [(record.trial, record.steps) for record in records[::2]] == [(name, 7) for name in names]
     assert len(records) == 8
     assert all(record.path for record in records)
@@ -276,7 +276,7 @@ def test_another_environment_stands_beside_the_datas_own(tmp_path):
     own = evaluate(directory, episodes=2, workers=1)
     other = evaluate(directory, "pointmaze-medium", episodes=1, workers=1)
     assert (own.environment, other.environment) == ("vem/PointMaze-UMaze-v0", "vem/PointMaze-Medium-v0")
-    files = RunDirectory(directory)
+    files = Run(directory)
     assert read_evaluation(files) == own
     assert read_evaluation(files, other.environment) == other
     assert (directory / "evaluation-vem-PointMaze-Medium-v0.json").exists()
@@ -292,7 +292,7 @@ def test_another_environment_stands_beside_the_datas_own(tmp_path):
 def test_an_environment_given_to_data_without_one_is_its_own(tmp_path):
     directory = cases.make_run(tmp_path / "run", environment=None)
     evaluation = evaluate(directory, "pointmaze-umaze", episodes=1, workers=1)
-    assert read_evaluation(RunDirectory(directory)) == evaluation
+    assert read_evaluation(Run(directory)) == evaluation
 
 
 def test_a_policy_is_evaluated_without_a_run(tmp_path, monkeypatch):
@@ -329,7 +329,7 @@ def test_a_point_of_a_curve_replaces_an_older_one_of_the_same_steps_alone(tmp_pa
     with Evaluator(target.environment, 1) as evaluator:
         for steps, num_episodes in ((3, 2), (7, 1), (3, 1)):
             assert evaluate_run_at(target, policies, steps, evaluator, num_episodes).steps == steps
-    records = RunDirectory(directory).episodes().records
+    records = Run(directory).episodes().records
     assert [(record.steps, record.episode) for record in records] == [(7, 0), (3, 0)]
 
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
 import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -110,6 +116,10 @@ class Stage(NamedTuple):
     """False where the policy stays as it is, so that evaluating it on the way would show nothing."""
     fresh_rows: int | None = None
     """Rows, in whole slices, that each refresh after the first values anew, in turn; None: it computes all anew."""
+    weights: Callable[[Memory, Rows], jax.Array] | None = None
+    """(memory, rows) → the weight of each drawable row for the policy; None: this stage weighs none by its memory."""
+    only_first: bool = False
+    """Left out when a run goes on: the stage is a start from which the others train."""
 
 
 class Algorithm(NamedTuple):
@@ -358,8 +368,71 @@ def _check_config(name: str, config: Any) -> None:
 def find_method(name: str) -> Method:
     """The method of that name; SettingsError lists the known ones."""
     if name not in METHODS:
-        raise SettingsError(f"there is no algorithm {name!r}; choose from {', '.join(METHODS)}")
+        import_installed_methods()
+    if name not in METHODS:
+        close = [other for other in METHODS if other == str(name).lower()]
+        close = close or difflib.get_close_matches(str(name), METHODS, n=3)
+        hint = f"did you mean {' or '.join(close)}? " if close else ""
+        raise SettingsError(
+            f"there is no algorithm {name!r}; {hint}choose from {', '.join(METHODS)}, or name the file or module that "
+            "registers it: --import NAME (imports=)"
+        )
     return METHODS[name]
+
+
+@functools.cache
+def import_installed_methods() -> None:
+    """Register the methods of installed packages: those with an entry point in the group ``vem.methods``."""
+    for entry in importlib.metadata.entry_points(group="vem.methods"):
+        try:
+            found = entry.load()
+            if callable(found):
+                found()
+        except Exception as error:
+            raise SettingsError(
+                f"the installed methods {entry.name} ({entry.value}) cannot be used: {error}"
+            ) from error
+
+
+def import_methods(names: Sequence[str]) -> None:
+    """Import the files and modules of these names, which register methods; those that were imported before stay."""
+    for name in [names] if isinstance(names, str) else names:
+        path = Path(name)
+        try:
+            if path.suffix != ".py":
+                importlib.import_module(name)
+                continue
+            place = path.expanduser().resolve()
+            module_name = f"vem_import_{hashlib.sha256(str(place).encode()).hexdigest()[:12]}"
+            if module_name in sys.modules:
+                continue
+            spec = importlib.util.spec_from_file_location(module_name, place)
+            assert spec is not None, "a name that ends in .py has a loader"
+            assert spec.loader is not None, "a name that ends in .py has a loader"
+            sys.modules[module_name] = module = importlib.util.module_from_spec(spec)
+            try:
+                spec.loader.exec_module(module)
+            except BaseException:
+                del sys.modules[module_name]
+                raise
+        except Exception as error:  # whatever the user's program does
+            raise SettingsError(f"--import {name}: it cannot be imported ({type(error).__name__}: {error})") from error
+
+
+def unknown_setting(algorithm: str, name: str, others: Sequence[str] = ()) -> str:
+    """What to say of a setting that a method does not have; ``others`` are words that may have been meant as well."""
+    config = find_method(algorithm).config
+    known = [field.name for field in dataclasses.fields(config)]
+    owners = [
+        other
+        for other, method in METHODS.items()
+        if method.ablates is None and name in [field.name for field in dataclasses.fields(method.config)]
+    ]
+    if owners and algorithm not in owners:
+        return f"{config.__name__} has no setting {name!r}, which is one of {', '.join(owners)}; leave it out"
+    close = difflib.get_close_matches(name, [*known, *others], n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+    return f"{config.__name__} has no setting {name!r}; {hint}"
 
 
 def check_actions(name: str, spec: Spec) -> None:

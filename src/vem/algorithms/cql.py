@@ -238,7 +238,7 @@ def make(config: CQL, spec: Spec, num_steps: int) -> Algorithm:
 
     def stage(name: str, count: int, is_cloning: bool) -> Stage:
         step = partial(update, is_cloning=is_cloning)
-        return Stage(name, count, None, config.batch_size, no_memory, no_refresh, step)
+        return Stage(name, count, None, config.batch_size, no_memory, no_refresh, step, only_first=is_cloning)
 
     num_cloning = min(config.cloning_steps, num_steps // 2)
     stages = (stage("policy", num_steps - num_cloning, False),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 DESCRIPTION = """Draw figures 2, 4(a) and 4(b) of the paper from many random decision processes, measure every
@@ -10,9 +11,9 @@ statement of its sections 3.1, 3.2 and 4 that can be checked, and write PNG, SVG
 settings are the paper's where it gives them."""
 
 
-def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb and its options."""
-    parser = verbs.add_parser("theory", help="the paper's theory and toy figures, measured", description=DESCRIPTION)
+def theory(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Add the options."""
+    parser.description = DESCRIPTION
     parser.set_defaults(run=run)
     parser.add_argument("--out", type=Path, default=Path("theory"), help="directory to write (default: theory)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all tables and verdicts as JSON")

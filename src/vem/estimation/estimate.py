@@ -46,8 +46,8 @@ from vem.policy import Policy
 from vem.storage import misfit
 from vem.training.machine import keep_programs, refusing_to_run_out
 from vem.training.records import EstimateSummary
-from vem.training.request import check_steps, read_data
-from vem.training.run import Run, RunDirectory, open_run
+from vem.training.request import check_steps
+from vem.training.run import Run, open_run
 
 ESTIMATE_VERSION = 3
 FEWEST_TRAJECTORIES = 5
@@ -207,9 +207,9 @@ class Estimate(Tabled):
         return found if is_whole else None
 
 
-def read_estimate(files: RunDirectory, data: str | None = None) -> Estimate | None:
+def read_estimate(run: Run, data: str | None = None) -> Estimate | None:
     """The newest estimate of a run on other ``data`` (None: on its own), or None."""
-    stored = files.estimate(data)
+    stored = run.estimate(data)
     return None if stored is None else Estimate.from_json(stored)
 
 
@@ -309,16 +309,16 @@ def estimate(
     if not isinstance(run_or_policy, Run | str | Path):
         raise SettingsError(f"{run_or_policy!r} cannot be estimated; give a run, its directory or a policy")
     run = run_or_policy if isinstance(run_or_policy, Run) else open_run(run_or_policy)
-    policies = finished_policies(run.files)
+    policies = finished_policies(run)
     if data is None:
         share = run.config.hold_out
         on, name = Trajectories(run.dataset, run.parts, "held out" if share else "all", share), None
     else:
-        dataset = data if isinstance(data, Dataset) else read_data(str(data), run.config.rules, run.config.data_dir)
+        dataset = data if isinstance(data, Dataset) else run.config.load(data)
         on, name = Trajectories(dataset, Parts(dataset, None), "other"), dataset.info.name
     swept = {trial.name: trial.swept for trial in run.config.trials}
     found = estimate_policies(policies, swept, on, discount, steps, seed, progress)
-    run.files.write_estimate(found.to_json(), name)
+    run.write_estimate(found.to_json(), name)
     return found
 
 

@@ -22,7 +22,7 @@ from vem.estimation.estimate import (
 from vem.evaluation.results import settings_text
 from vem.evaluation.statistics import Table, Tabled
 from vem.policy import load_policy
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 MOST_CANDIDATES = 1000
 
@@ -137,8 +137,10 @@ def select(
     for run in files:
         stored = _stored_estimate(run, discount)
         if stored is None and progress:
-            print(f"{run.path}: estimating", flush=True)
-        estimates.append(stored or estimate(run.path, discount=discount, steps=steps, seed=seed, progress=progress))
+            print(f"{run.directory}: estimating", flush=True)
+        estimates.append(
+            stored or estimate(run.directory, discount=discount, steps=steps, seed=seed, progress=progress)
+        )
     pairs = [(run, group) for run, made in zip(files, estimates, strict=True) for group in made.groups]
     if len(pairs) > MOST_CANDIDATES:
         raise SettingsError(f"{len(pairs):,} candidates are too many; choose among {MOST_CANDIDATES:,} at most")
@@ -159,14 +161,14 @@ def select(
     )
 
 
-def _find_runs(paths: Sequence[str | Path]) -> tuple[list[RunDirectory], list[str]]:
+def _find_runs(paths: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
     """The finished runs; in a folder, what is left out is said."""
     if not paths:
         raise SettingsError("no run is given; name run directories, or the folder of a sweep")
-    runs: list[RunDirectory] = []
+    runs: list[Run] = []
     warnings: list[str] = []
     for path in map(Path, paths):
-        named = RunDirectory(path)
+        named = Run(path)
         if named.is_run:
             if not named.is_finished:
                 raise RunError(f"{path} has not finished; go on with vem train --resume {path}, or leave it out")
@@ -174,35 +176,36 @@ def _find_runs(paths: Sequence[str | Path]) -> tuple[list[RunDirectory], list[st
             continue
         if not path.is_dir():
             raise RunError(f"{path} does not exist; give run directories, or the folder of a sweep")
-        below = [RunDirectory(config.parent) for config in sorted(path.rglob("config.json"))]
+        below = [Run(config.parent) for config in sorted(path.rglob("config.json"))]
         finished = [run for run in below if run.is_finished]
         if not finished:
             raise RunError(f"{path} holds no finished run; make some with vem sweep, vem compare or vem train")
         runs += finished
-        warnings += [f"{run.path} is left out: it has not finished" for run in below if run not in finished]
-    if len({run.path.resolve() for run in runs}) != len(runs):
+        warnings += [f"{run.directory} is left out: it has not finished" for run in below if run not in finished]
+    if len({run.directory.resolve() for run in runs}) != len(runs):
         raise SettingsError("a run is given twice; each is one candidate")
     return runs, warnings
 
 
-def _check_same(runs: Sequence[RunDirectory]) -> None:
+def _check_same(runs: Sequence[Run]) -> None:
     """RunError unless all runs have the same data and held out the same share."""
     first = runs[0]
     for other in runs[1:]:
         if other.facts.sha256 != first.facts.sha256:
             raise RunError(
-                f"{first.path} is on the data {first.facts.info.name} and {other.path} on {other.facts.info.name}, "
+                f"{first.directory} is on the data {first.facts.info.name} and {other.directory} on "
+                f"{other.facts.info.name}, "
                 "whose rows differ; values on different data cannot be compared: choose among runs on one "
                 "(vem select OUT/DATASET)"
             )
         if other.config.hold_out != first.config.hold_out:
             raise RunError(
-                f"{first.path} held out {first.config.hold_out:g} of the trajectories and {other.path} "
+                f"{first.directory} held out {first.config.hold_out:g} of the trajectories and {other.directory} "
                 f"{other.config.hold_out:g}; train them with the same --hold-out"
             )
 
 
-def _stored_estimate(run: RunDirectory, discount: float) -> Estimate | None:
+def _stored_estimate(run: Run, discount: float) -> Estimate | None:
     """The run's own estimate, if it is of these policies, this data and this discount."""
     stored = read_estimate(run)
     asked = (discount, run.config.hold_out, run.facts.sha256, [trial.name for trial in run.config.trials])
@@ -216,6 +219,6 @@ def _number(value: Value) -> float:
     return float("-inf") if value.value is None else value.value
 
 
-def _candidate(run: RunDirectory, group: GroupEstimate, low: float) -> Candidate:
+def _candidate(run: Run, group: GroupEstimate, low: float) -> Candidate:
     facts = (group.settings, group.trials, group.value, group.difference, group.supported, group.verdict)
-    return Candidate(run.path, run.config.algorithm, *facts, is_close=_number(group.value) >= low)
+    return Candidate(run.directory, run.config.algorithm, *facts, is_close=_number(group.value) >= low)

@@ -26,7 +26,7 @@ from vem.training.request import check_period
 
 if TYPE_CHECKING:
     from vem.training.loop import Progress
-    from vem.training.run import Callback, Run, RunDirectory
+    from vem.training.run import Callback, Run
 
 
 NUM_PATHS = 20
@@ -120,16 +120,16 @@ def _directory(run: Run | str | Path) -> str | Path:
     return directory
 
 
-def finished_policies(files: RunDirectory) -> dict[str, Policy]:
+def finished_policies(run: Run) -> dict[str, Policy]:
     """The policies of a finished run by the names of its trials; RunError if some are missing."""
-    missing = [path.stem for path in files.policy_paths if not path.exists()]
+    missing = [path.stem for path in run.policy_paths if not path.exists()]
     if missing:
         raise RunError(
-            f"{files.path} has no policy of {', '.join(missing)}: the run has not finished; go on with "
-            f"vem train --resume {files.path} first"
+            f"{run.directory} has no policy of {', '.join(missing)}: the run has not finished; go on with "
+            f"vem train --resume {run.directory} first"
         )
-    names = [trial.name for trial in files.config.trials]
-    return dict(zip(names, map(load_policy, files.policy_paths), strict=True))
+    names = [trial.name for trial in run.config.trials]
+    return dict(zip(names, map(load_policy, run.policy_paths), strict=True))
 
 
 @contextmanager
@@ -182,7 +182,7 @@ def evaluating(run: Run, every: float | None, after: Callable[[Run], object] | N
             done, done_before = (num_periods(steps, progress.num_steps, every) for steps in (progress.steps, before))
             before = progress.steps
             if is_last or (done > done_before and progress.stage.trains_policy):
-                policies = run.export(progress.snapshot.state)
+                policies = run.keep_policies(progress)
                 count, num_paths = (NUM_LAST_EPISODES, NUM_PATHS) if is_last else (NUM_EPISODES, 0)
                 evaluate_run_at(target, policies, progress.steps, evaluator, count, num_paths=num_paths)
                 if after is not None:

@@ -12,8 +12,8 @@ from vem.evaluation.environments import References
 from vem.evaluation.statistics import Spread, Table, Tabled, over_seeds
 from vem.storage import misfit
 from vem.tasks import normalized_score
+from vem.training.files import RunFiles
 from vem.training.records import Actions, EpisodeRecord, EvaluationSummary
-from vem.training.run import RunDirectory
 
 # What is measured of an episode: one table of quantities, by the names of summaries and reports.
 
@@ -251,7 +251,7 @@ class Evaluation(Tabled):
         return found if is_whole else None
 
 
-def read_evaluation(files: RunDirectory, environment: str | None = None) -> Evaluation | None:
+def read_evaluation(files: RunFiles, environment: str | None = None) -> Evaluation | None:
     """The newest evaluation of a run in ``environment`` (None: that of its data), or None."""
     stored = files.summary(environment)
     return None if stored is None else Evaluation.from_json(stored)

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from vem.terminal import printable
+from vem.errors import printable
 
 NUM_RESAMPLES = 2000
 CONFIDENCE = 0.95
