@@ -218,50 +218,6 @@ def test_policies_are_read_once(tmp_path, dataset, monkeypatch):
     assert run.policy.act(np.zeros(2)).shape == (1,)
 
 
-# Traces
-
-
-def traced(observations, **changes):
-    facts = {"trial": "seed0", "episode": 0, "seed": 5, "steps": 60, "length": 3, **changes}
-    return EpisodeRecord(**facts, observations=observations)
-
-
-def test_a_trace_is_read_back_and_knows_its_episode(tmp_path, dataset):
-    files = new_run(tmp_path / "run", dataset).files
-    observations = np.arange(12, dtype=np.float64).reshape(4, 3)
-    assert files.trace("seed0") is None
-    # The first of a trial counts, and only in the data's own environment.
-    later = [traced(observations + 1, episode=1), traced(observations + 2, trial="seed1", environment="other")]
-    files.write_episodes([traced(observations), *later])
-    trace = files.trace("seed0")
-    assert trace is not None
-    assert trace.observations.dtype == np.float32
-    assert np.array_equal(trace.observations, observations)
-    assert trace.is_of(files.episodes().records[0])
-    for change in ({"episode": 1}, {"seed": 6}, {"steps": 61}, {"length": 4}, {"trial": "seed1"}):
-        assert not trace.is_of(traced(None, **change))
-    assert files.trace("seed1") is None
-
-
-def test_a_damaged_trace_is_refused(tmp_path, dataset):
-    files = new_run(tmp_path / "run", dataset).files
-    files.write_episodes([traced(np.ones((4, 3)))])
-    path = files.trace_path("seed0")
-    whole = path.read_bytes()
-    for content in (b"", whole[:-5], whole[:20]):
-        path.write_bytes(content)
-        with pytest.raises(RunError, match="is damaged"):
-            files.trace("seed0")
-    for observations in (np.full((4, 3), np.nan), np.ones(4), np.ones((1, 3))):
-        files.write_episodes([traced(observations)])
-        with pytest.raises(RunError, match="no finite observations"):
-            files.trace("seed0")
-
-
-def test_a_line_with_observations_is_damaged():
-    assert EpisodeRecord.from_json({"trial": "seed0", "episode": 0, "seed": 0, "observations": [[1.0]]}) is None
-
-
 def test_the_newest_metrics_are_found_from_the_files_end(tmp_path):
     files = RunDirectory(tmp_path)
     assert files.newest_metrics() is None

@@ -111,6 +111,8 @@ class Stage(NamedTuple):
     """False where the policy stays as it is, so that evaluating it on the way would show nothing."""
     fresh_rows: int | None = None
     """Rows, in whole slices, that each refresh after the first values anew, in turn; None: it computes all anew."""
+    weights: Callable[[Memory, Rows], jax.Array] | None = None
+    """(memory, rows) → the weight of each drawable row for the policy; None: this stage weighs none by its memory."""
 
 
 class Algorithm(NamedTuple):

@@ -232,6 +232,7 @@ def guide_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
         draw=lambda memory, rows, count, key: draw_rows(memory.shares, count, key),
         successor=lambda memory, index, key: jnp.minimum(index + (config.horizon or 1), memory.ends[index]),
         trains_policy=False,
+        weights=lambda memory, rows: weigh(config, memory.advantages[rows.drawable], memory.scale),
     )
 
 

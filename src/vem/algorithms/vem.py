@@ -606,6 +606,7 @@ def policy_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
         refresh=partial(refresh_memory_policy, config, spec),
         update=update,
         draw=draw_by_weight if config.policy_draw == "weights" else draw_uniformly,
+        weights=lambda memory, rows: weigh(config, memory.advantages[rows.drawable], memory.scale),
     )
 
 
@@ -684,6 +685,10 @@ def joint_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
         state, policy_metrics = update_policy(config, spec.head, num_steps, state, weight, batch, key)
         return state, value_metrics | policy_metrics | {"temperature": memory.scale.temperature}
 
+    def weights(memory: JointMemory, rows: Rows) -> jax.Array:
+        adv = compute_advantages(config, memory.returns.min(0), memory.values.mean(0), memory.scale)
+        return weigh(config, adv[rows.drawable], memory.scale)
+
     return Stage(
         name="joint",
         num_steps=num_steps,
@@ -692,5 +697,6 @@ def joint_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
         empty=lambda: JointMemory(*empty_memory(config, spec), empty_scale()),
         refresh=refresh,
         update=update,
+        weights=weights,
         fresh_rows=rolling_rows(num_fresh(config)),
     )

@@ -53,7 +53,6 @@ class _Task:
     actor: bytes
     is_stochastic: bool
     keeps_path: bool
-    leaves_trace: bool
 
 
 class Evaluator:
@@ -114,7 +113,7 @@ class Evaluator:
 
         Episode i has the same seed for every actor, so that differences between actors are paired. Policies sample
         their actions if ``is_stochastic``, or take the mean; None: as each policy says (``Policy.is_drawn``). The
-        first ``num_paths`` episodes keep their path, and the first of those leaves a trace.
+        first ``num_paths`` episodes keep their path.
         """
         if num_episodes < 1 or seed < 0:
             raise SettingsError(f"{num_episodes} episodes from seed {seed}: give 1 or more, from seed 0 or more")
@@ -124,7 +123,7 @@ class Evaluator:
             is_drawn = isinstance(actor, Policy) and actor.is_drawn if is_stochastic is None else is_stochastic
             for episode in range(num_episodes):
                 record = EpisodeRecord(name, episode, episode_seed(seed, episode))
-                tasks.append(_Task(record, payload, is_drawn, episode < num_paths, episode == 0 < num_paths))
+                tasks.append(_Task(record, payload, is_drawn, episode < num_paths))
         while len(self._workers) < min(self.num_workers, len(tasks)):
             self._workers.append(_Worker(self._environment, self._episode_seconds))
         self._check_sizes(actors)
@@ -187,7 +186,7 @@ class _Worker:
         self._actor = task.actor
         # One that died while idle is found by its closed pipe when it is waited for.
         with suppress(OSError):
-            self.connection.send((actor, task.record.seed, task.is_stochastic, task.keeps_path, task.leaves_trace))
+            self.connection.send((actor, task.record.seed, task.is_stochastic, task.keeps_path))
 
     def receive(self) -> dict[str, Any]:
         """The facts of the finished episode, or the error that it ended with."""
@@ -258,13 +257,11 @@ def _work(connection: Connection, environment: bytes) -> None:
 def _serve(connection: Connection, make: Environment, env: Any) -> None:
     actor: Any = None
     while (message := connection.recv()) is not None:
-        payload, seed, is_stochastic, keeps_path, leaves_trace = message
+        payload, seed, is_stochastic, keeps_path = message
         try:
             actor = pickle.loads(payload) if payload is not None else actor
             env = make_environment(make) if env is None else env
-            facts = run_episode(
-                env, actor, seed, is_stochastic=is_stochastic, keeps_path=keeps_path, leaves_trace=leaves_trace
-            )
+            facts = run_episode(env, actor, seed, is_stochastic=is_stochastic, keeps_path=keeps_path)
         except Exception as error:
             facts = {"error": _sentence(error)}
             env = None  # what a crash left behind must not reach the next episode

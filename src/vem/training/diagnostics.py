@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import jax
 import numpy as np
 
+from vem.algorithms.base import Rows
 from vem.data.actions import choices_of
 from vem.data.dataset import Dataset, sample_episodes
 from vem.policy import Policy
 from vem.policy.support import OUTSIDE, SupportModel, fit_support
-from vem.training.records import MetricLine, RunWarning
+from vem.training.records import MetricLine, RowWeights, RunWarning
+
+# How much each row counted for the policy.
+
+
+WEIGHT_EDGES = np.geomspace(1e-4, 1e4, 81)
+"""Of the histogram of weights whose mean is 1; weights beyond them count in the first and the last bin."""
+NUM_SHARES = 101
+
+
+def row_weights(weigh: Callable[[Any, Rows], jax.Array], memory: Any, rows: Rows) -> list[RowWeights]:
+    """For each trial how much the rows counted at the end of a stage whose ``weights`` are ``weigh``."""
+    weights = jax.vmap(weigh, in_axes=(0, None))(memory, rows)
+    return [summarize_weights(np.asarray(of_trial, np.float64)) for of_trial in weights]
+
+
+def summarize_weights(weights: np.ndarray) -> RowWeights:
+    """How weights are spread, by their size: a negative one pushes away from its row."""
+    sizes = np.abs(weights)
+    total = max(float(sizes.sum()), 1e-300)
+    counts, _ = np.histogram(np.clip(sizes * sizes.size / total, WEIGHT_EDGES[0], WEIGHT_EDGES[-1]), WEIGHT_EDGES)
+    carried = np.concatenate([[0], np.cumsum(np.sort(sizes)[::-1])]) / total
+    heaviest = np.linspace(0, 1, NUM_SHARES)
+    return RowWeights(
+        num_rows=sizes.size,
+        effective_share=total**2 / max(sizes.size * float((sizes**2).sum()), 1e-300),
+        zero_share=float(np.mean(sizes == 0)),
+        edges=WEIGHT_EDGES.tolist(),
+        shares=(counts / sizes.size).tolist(),
+        concentration=np.interp(heaviest, np.linspace(0, 1, carried.size), carried).tolist(),
+    )
+
 
 # Luck: how much of the spread of returns comes from what the same action in the same state led to.
 
@@ -171,28 +205,43 @@ MOST_OUTSIDE = 0.05
 def find_warnings(
     dataset: Dataset, policies: Sequence[Policy], lines: Sequence[MetricLine], support: SupportModel | None
 ) -> list[RunWarning]:
-    """What speaks against these policies: ``lines`` are the metrics of their training."""
+    """What speaks against these policies, was looked for in vain, or could not be told.
+
+    ``lines`` are the metrics of their training. What does not concern their method is left out.
+    """
     sample = sample_episodes(dataset)
-    found = [
+    checks = [
         unsettled_values(lines),
         small_effective_sample(lines, dataset.num_transitions),
         lucky_returns(sample, policies),
         actions_outside(dataset, policies, support),
         few_rows(support),
     ]
-    return [warning for warning in found if warning is not None]
+    return [check for check in checks if check is not None]
 
 
 def unsettled_values(lines: Sequence[MetricLine]) -> RunWarning | None:
-    """Whether the mean value still moved, in one direction, at the end of the values' training."""
+    """Whether the mean value still moved, in one direction, at the end of its training; None without values."""
     drifts: dict[str, tuple[float, float]] = {}
+    counts = []
     for name in lines[-1].trials if lines else ():
         found = [line.trials.get(name, {}).get("value_mean") for line in lines]
         values = np.array([value for value in found if value is not None])
+        counts.append(len(values))
         if len(values) >= LEAST_LINES and (drift := _drift(values)) is not None:
             drifts[name] = drift
-    if not drifts:
+    if not any(counts):
         return None
+    if min(counts) < LEAST_LINES:
+        return RunWarning(
+            "unsettled",
+            f"Whether values had settled: training was too short to tell ({min(counts)} readings of the mean value, "
+            f"and {LEAST_LINES} are needed).",
+            "Train longer (--steps).",
+            "untold",
+        )
+    if not drifts:
+        return RunWarning("unsettled", "Values had settled by the end of their training.", verdict="passed")
     name, (share, moved) = max(drifts.items(), key=lambda entry: entry[1][0])
     which = f" of {name}" if len(drifts) > 1 or len(lines[-1].trials) > 1 else ""
     return RunWarning(
@@ -225,7 +274,8 @@ def small_effective_sample(lines: Sequence[MetricLine], num_transitions: int) ->
     share = min(newest.values())
     rows = share * num_transitions
     if rows >= LEAST_ROWS and share >= LEAST_SHARE:
-        return None
+        text = f"Enough rows carry the policy: its weights are worth about {rows:,.0f} equally weighted steps."
+        return RunWarning("effective-sample", text, verdict="passed")
     return RunWarning(
         "effective-sample",
         f"The policy rests on few rows: its weights are worth about {max(1, round(rows)):,} of "
@@ -275,8 +325,12 @@ def lucky_returns(sample: Dataset, policies: Sequence[Policy]) -> RunWarning | N
     if not policies or not policies[0].has_value:
         return None  # a method without values does not choose by returns
     share = measure_luck(sample, float(policies[0].info.get("settings", {}).get("discount", 0.99)))
-    if not share > MOST_LUCK:
-        return None
+    if np.isnan(share):
+        text = "Whether rewards look like luck: too few steps of different episodes are nearly the same to tell."
+        return RunWarning("luck", text, verdict="untold")
+    if share <= MOST_LUCK:
+        text = f"Rewards do not look like luck: about {share:.0%} of the spread of recorded returns does."
+        return RunWarning("luck", text, verdict="passed")
     return RunWarning(
         "luck",
         f"Rewards look like luck: about {share:.0%} of the spread of recorded returns comes from what the same action "
@@ -296,12 +350,13 @@ def actions_outside(dataset: Dataset, policies: Sequence[Policy], support: Suppo
         for policy in policies
     ]
     if max(shares) <= MOST_OUTSIDE:
-        return None
+        text = f"The policy's actions in recorded states stay near the data: {max(shares):.1%} are outside."
+        return RunWarning("outside", text, verdict="passed")
     return RunWarning(
         "outside",
         f"{max(shares):.0%} of the policy's actions in recorded states are farther from what was done there than 99 % "
         "of recorded actions are.",
-        "Look at the report's support of actions; stay nearer to the data with a larger effective sample, or with bc.",
+        "Stay nearer to the data with a larger effective sample, or with bc.",
     )
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 
 from vem.data.dataset import DataInfo, Dataset, info_from_json
-from vem.errors import RunError
-from vem.storage import read_tensors, write_tensors
 from vem.tasks import task_of
 
 OLD_RECORD_NAMES = {"updates": "steps"}
@@ -127,8 +124,6 @@ class EpisodeRecord:
     error: str | None = None
     environment: str | None = None
     """Where, if not in the environment of the run's data."""
-    observations: np.ndarray | None = field(default=None, compare=False, repr=False)
-    """Those of the whole episode, where it leaves a trace (``vem.training.records``); no part of its line."""
 
     @classmethod
     def from_json(cls, record: Any) -> EpisodeRecord | None:
@@ -138,8 +133,6 @@ class EpisodeRecord:
             episode = cls(**record)
         except TypeError:
             return None
-        if episode.observations is not None:
-            return None
         needed = (episode.episode, episode.seed)
         numbers = (episode.steps, episode.episode_return, episode.length, episode.value_start, episode.target_start)
         is_good = isinstance(episode.trial, str) and all(map(_is_number, needed))
@@ -147,32 +140,53 @@ class EpisodeRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The record as its line holds it."""
-        facts = dataclasses.asdict(dataclasses.replace(self, observations=None))
-        del facts["observations"]
-        return facts
+        return dataclasses.asdict(self)
+
+
+Verdict = Literal["found", "passed", "untold"]
 
 
 @dataclass(frozen=True)
 class RunWarning:
-    """A reason not to trust a run's policies, found when training ended."""
+    """A reason not to trust a run's policies, looked for when training ended."""
 
     kind: str
     """``unsettled``, ``effective-sample``, ``luck``, ``outside`` or ``few-rows``."""
     text: str
     """What was found."""
-    advice: str
+    advice: str = ""
     """What to do about it."""
+    verdict: Verdict = "found"
+    """Whether it was found, was looked for in vain, or could not be told."""
 
     @classmethod
     def from_json(cls, record: Any) -> RunWarning | None:
         """The warning, or None if it is damaged."""
-        names = [field.name for field in dataclasses.fields(cls)]
+        names = ("kind", "text", "advice")
         is_good = isinstance(record, dict) and all(isinstance(record.get(name), str) for name in names)
-        return cls(**{name: record[name] for name in names}) if is_good else None
+        if not is_good:
+            return None
+        verdict = record.get("verdict", "found")
+        return cls(*(record[name] for name in names), verdict) if verdict in get_args(Verdict) else None
 
     def __str__(self) -> str:
         """What was found and what to do, in one line."""
         return f"{self.text} {self.advice}"
+
+
+class RowWeights(TypedDict):
+    """How much the rows counted for one trial's policy, as weights.json holds it."""
+
+    num_rows: int
+    effective_share: float
+    """(Σw)² / (n·Σw²): how many equally weighted rows these are worth, as a share of all."""
+    zero_share: float
+    edges: list[float]
+    """Of the histogram; the mean weight is 1."""
+    shares: list[float]
+    """Share of the rows in each bin."""
+    concentration: list[float]
+    """Share of the total weight that the heaviest 0 %, 1 % … 100 % of the rows carry."""
 
 
 Actions = Literal["mean", "sampled", "both"]
@@ -248,49 +262,3 @@ def _is_number(value: Any) -> bool:
 def package_versions() -> dict[str, str]:
     """The versions that a run's numbers depend on."""
     return {name: importlib.metadata.version(name) for name in ("vem", "jax", "jaxlib", "numpy", "optax")}
-
-
-# The trace of an evaluated episode: all of its observations, in a small file of their own.
-
-
-FORMAT = "vem-trace"
-VERSION = 1
-FACTS = ("trial", "episode", "seed", "steps")
-"""What says whose episode it is, and which."""
-
-
-class Trace(NamedTuple):
-    """The observations of one evaluated episode, first and final one among them."""
-
-    trial: str
-    episode: int | None
-    seed: int | None
-    steps: int | None
-    """Training steps behind the policy."""
-    observations: np.ndarray
-    """float32, (length + 1, observation size)."""
-
-    def is_of(self, record: EpisodeRecord) -> bool:
-        """Whether this is what the recorded episode observed."""
-        is_same = all(getattr(self, name) == getattr(record, name) for name in FACTS)
-        return is_same and record.length == len(self.observations) - 1
-
-
-def write_trace(path: Path, record: EpisodeRecord) -> None:
-    """Write the observations that a record of this process still holds."""
-    facts = {name: getattr(record, name) for name in FACTS}
-    observations = np.asarray(record.observations, np.float32)
-    write_tensors(path, {"observations": observations}, {"format": FORMAT, "version": VERSION, **facts})
-
-
-def read_trace(path: Path) -> Trace:
-    """The trace in a file; RunError if it is damaged."""
-    tensors, header = read_tensors(path)
-    if header.get("format") != FORMAT or header.get("version") != VERSION:
-        raise RunError(f"{path} has format {header.get('format')} {header.get('version')}, which this vem cannot read")
-    observations = tensors.get("observations")
-    is_good = observations is not None and observations.ndim == 2 and len(observations) > 1
-    if observations is None or not is_good or not np.isfinite(observations).all():
-        raise RunError(f"{path} is damaged (it holds no finite observations)")
-    trial, episode, seed, steps = (header.get(name) for name in FACTS)
-    return Trace(str(trial), episode, seed, steps, observations)

@@ -36,7 +36,7 @@ from vem.errors import RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
 from vem.storage import flatten, read_tensors, unflatten, write_file, write_json, write_tensors
 from vem.training.budget import steps_within
-from vem.training.diagnostics import find_warnings, measure_support
+from vem.training.diagnostics import find_warnings, measure_support, row_weights
 from vem.training.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, start, train
 from vem.training.machine import check_memory, lay_out, prepare_devices, refusing_to_run_out
 from vem.training.pool import Pool, PoolPlan, choose_pool_rows, plan_pool
@@ -47,14 +47,12 @@ from vem.training.records import (
     EstimateSummary,
     EvaluationSummary,
     MetricLine,
+    RowWeights,
     RunWarning,
-    Trace,
     metric_columns,
     package_versions,
     read_estimate,
     read_summary,
-    read_trace,
-    write_trace,
 )
 from vem.training.request import Config, build_settings, load_data, read_config, write_config
 
@@ -182,8 +180,8 @@ class RunDirectory:
             kept.append(text + b"\n")
         write_file(path, b"".join(kept))
 
-    def warnings(self) -> list[RunWarning] | None:
-        """What was found when training ended; None before that, for runs of earlier versions, or if damaged."""
+    def checks(self) -> list[RunWarning] | None:
+        """What was looked for when training ended, found or not; None before that, or if damaged."""
         try:
             stored = json.loads((self.path / "warnings.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -191,8 +189,29 @@ class RunDirectory:
         found = [RunWarning.from_json(record) for record in stored] if isinstance(stored, list) else [None]
         return None if None in found else [warning for warning in found if warning is not None]
 
+    def warnings(self) -> list[RunWarning] | None:
+        """What was found when training ended; None before that, or if damaged."""
+        checks = self.checks()
+        return None if checks is None else [check for check in checks if check.verdict == "found"]
+
+    def weights(self) -> dict[str, RowWeights]:
+        """How much the rows counted, by trial; empty where the method weighs none, or if damaged."""
+        try:
+            stored = json.loads((self.path / "weights.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        is_good = isinstance(stored, dict) and all(
+            isinstance(found, dict) and RowWeights.__required_keys__ <= found.keys() for found in stored.values()
+        )
+        return stored if is_good else {}
+
+    def write_weights(self, weights: Sequence[RowWeights]) -> None:
+        """Write how much the rows counted, in the trials' order."""
+        names = [trial.name for trial in self.config.trials]
+        write_json(self.path / "weights.json", dict(zip(names, weights, strict=True)))
+
     def write_warnings(self, warnings: Sequence[RunWarning]) -> None:
-        """Write what was found when training ended, in place of what was there."""
+        """Write what was looked for when training ended, in place of what was there."""
         write_json(self.path / "warnings.json", [dataclasses.asdict(warning) for warning in warnings])
 
     # Evaluation
@@ -202,10 +221,7 @@ class RunDirectory:
         return _read_lines(self.path / "evaluations.jsonl", EpisodeRecord.from_json)
 
     def write_episodes(self, records: Sequence[EpisodeRecord]) -> None:
-        """Add records; they replace older ones of the same trials, steps and environment.
-
-        Of the first record of a trial in the data's own environment that holds observations, they become its trace.
-        """
+        """Add records; they replace older ones of the same trials, steps and environment."""
         replaced = {(record.trial, record.steps, record.environment) for record in records}
         kept = [
             record
@@ -214,18 +230,6 @@ class RunDirectory:
         ]
         lines = (json.dumps(record.to_json(), allow_nan=False) + "\n" for record in (*kept, *records))
         write_file(self.path / "evaluations.jsonl", "".join(lines).encode())
-        traced = [record for record in records if record.observations is not None and record.environment is None]
-        for record in {record.trial: record for record in reversed(traced)}.values():
-            write_trace(self.trace_path(record.trial), record)
-
-    def trace_path(self, trial: str) -> Path:
-        """Where the trace of a trial is, if it has one."""
-        return self.path / "traces" / f"{trial}.safetensors"
-
-    def trace(self, trial: str) -> Trace | None:
-        """What a trial observed in one episode; None if it has no trace, RunError if that is damaged."""
-        path = self.trace_path(trial)
-        return read_trace(path) if path.exists() else None
 
     def summary_path(self, environment: str | None = None) -> Path:
         """Where the summary is of an evaluation in ``environment``; None: in that of the data."""
@@ -741,6 +745,8 @@ class Run:
                 self.files.write_metrics(self._metric_line(progress, time.monotonic() - started))
             yield progress
             finished_stage = progress.snapshot.done == progress.stage.num_steps
+            if finished_stage and progress.stage.weights is not None and renew is None:
+                self.files.write_weights(row_weights(progress.stage.weights, progress.snapshot.memory, rows))
             if finished_stage or time.monotonic() - saved > self.seconds_per_checkpoint:
                 self.checkpoint(progress)
                 saved = time.monotonic()
