@@ -114,7 +114,9 @@ def test_weights_by_hand():
     assert summarize_weights(np.array([1.0, -1.0]))["effective_share"] == pytest.approx(1)
 
 
-@pytest.mark.parametrize("settings", [{"policy": "regression"}, {"policy": "guided"}, {"preset": "paper", "effective_sample": None}])
+@pytest.mark.parametrize(
+    "settings", [{"policy": "regression"}, {"policy": "guided"}, {"preset": "paper", "effective_sample": None}]
+)
 def test_training_writes_what_the_rows_weighed(tmp_path, settings):
     preset = settings.pop("preset", "default")
     config = make_config("tiny", "vem", preset, settings=tiny_settings("vem", **settings), seeds=2, steps=20)

@@ -163,7 +163,6 @@ def run_select(options: argparse.Namespace) -> None:
 REPORT_EXAMPLES = """examples:
   vem report runs/antmaze-umaze-vem                           writes runs/antmaze-umaze-vem/report/report.html
   vem report runs/medium-vem runs/medium-bc --out comparison  several runs side by side
-  vem report runs/medium-vem --held-out other.hdf5            guide and executor against other trajectories
 """
 
 
@@ -180,7 +179,6 @@ def register_report(verbs: Any) -> None:
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="a run directory; several are compared")
     add("--out", default=None, metavar="DIR", help="where to write (default: the directory report in the first RUN)")
-    add("--held-out", default=None, metavar="DATASET", help="trajectories to compare guided policies with")
     add("--json", action="store_true", help="print what was written, the scores and the notes as JSON")
     parser.set_defaults(run=run_report)
 
@@ -194,7 +192,7 @@ def run_report(options: argparse.Namespace) -> None:
     console = Console(stderr=True)
     with console.status("reading") if console.is_terminal else nullcontext() as status:
         show = status.update if status else lambda text: None
-        report = write_report(options.runs, options.out, show, held_out=options.held_out)
+        report = write_report(options.runs, options.out, show)
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))
         return

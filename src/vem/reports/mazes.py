@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from vem.data.dataset import Dataset
 from vem.envs.mazes import MazeLayout, maze_layout
-from vem.errors import RunError, SimulatorError
+from vem.errors import SimulatorError
 from vem.policy import Policy
 from vem.reports.records import RunRecord, Series
-from vem.reports.style import GRAY, Drawing, new_figure, new_panels
-from vem.training.records import EpisodeRecord
+from vem.reports.style import GRAY, Drawing, new_figure
 
 # The guide of a guided policy as arrows on the floor of a maze: from a state to where the guide heads for.
 
@@ -23,11 +22,6 @@ MOST_PER_CELL = 3
 """Arrows along one side of a cell at most."""
 COLOR, EDGE = "#ff4fa3", "#2b0018"
 """Pink on a dark edge: neither the landscape nor the trajectories have it."""
-
-
-def has_guides(policies: Sequence[Policy]) -> bool:
-    """Whether there are policies and all have a guide."""
-    return bool(policies) and all(policy.has_guide for policy in policies)
 
 
 def plane_moves(policies: Sequence[Policy], observations: np.ndarray) -> np.ndarray:
@@ -106,7 +100,7 @@ class Floor:
 
 def find_layout(run: RunRecord) -> MazeLayout | None:
     """The maze of a run, or None if it has none."""
-    name = run.task.environment if run.task else run.environment
+    name = run.task.environment if run.task else run.data.info.environment
     try:
         return maze_layout(name) if name else None
     except SimulatorError:
@@ -143,53 +137,49 @@ def tile_values(floor: Floor, dataset: Dataset, policies: Sequence[Policy]) -> n
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).reshape(floor.shape)
 
 
-def draw_landscapes(series: list[Series], floor: Floor, dataset: Dataset, prefix: str) -> list[Drawing]:
-    """One Drawing for each series that has values, all on the same color scale."""
-    valued = [(index, one) for index, one in enumerate(series) if _has_values(one)]
-    if not valued:
+def draw_landscapes(runs: Sequence[RunRecord], series: Sequence[Series]) -> list[Drawing]:
+    """The maze of the runs for each series that has values, all on the same color scale; nothing without maze or data.
+
+    Where no series has values, the bare floor for each that has evaluated trajectories.
+    """
+    layout, dataset = find_layout(runs[0]), next((run.dataset for run in runs if run.dataset is not None), None)
+    shown = [one for one in series if one.has_values] or [one for one in series if _paths(one)]
+    if layout is None or dataset is None or not shown:
         return []
-    maps = [tile_values(floor, dataset, one.policies()) for _, one in valued]
-    low, high = (float(f(np.concatenate([m.ravel() for m in maps]))) for f in (np.nanmin, np.nanmax))
-    drawings = []
-    for (index, one), values in zip(valued, maps, strict=True):
-        drawings.append(_draw(one, f"{prefix}landscape-{index}", floor, dataset, values, (low, high)))
-    return drawings
+    floor = sort_rows(dataset, layout)
+    maps = [tile_values(floor, dataset, one.policies) if one.has_values else None for one in shown]
+    known = np.concatenate([values[np.isfinite(values)] for values in maps if values is not None] or [np.zeros(0)])
+    scale = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    return [_draw_landscape(one, floor, dataset, values, scale) for one, values in zip(shown, maps, strict=True)]
 
 
-def _has_values(one: Series) -> bool:
-    policies = one.policies()
-    return bool(policies) and all(policy.has_value for policy in policies)
-
-
-def _draw(
-    one: Series, name: str, floor: Floor, dataset: Dataset, values: np.ndarray, scale: tuple[float, float]
+def _draw_landscape(
+    one: Series, floor: Floor, dataset: Dataset, values: np.ndarray | None, scale: tuple[float, float]
 ) -> Drawing:
     layout = floor.layout
     figure, axes = new_figure(5.2, 3.6 * floor_shape(layout) + 1.1)
-    mesh = draw_floor(axes, layout, values, scale)
+    mesh = draw_floor(axes, layout, np.full((1, 1), np.nan) if values is None else values, scale)
     _draw_data(axes, dataset)
-    shown, successes = _draw_trajectories(axes, one)
-    guide = _draw_guide(axes, one.policies(), dataset.observations[floor.rows], layout)
+    num_shown, num_successes = _draw_trajectories(axes, one)
+    caption = "Blank floor has no data."
+    if values is not None:
+        seeds = f"{len(one.policies)} seeds" if len(one.policies) > 1 else "1 seed"
+        caption = (
+            f"Colors: value V(s), mean over {seeds} and up to {ROWS_PER_TILE} recorded states a tile; {caption.lower()}"
+        )
+        bar = figure.colorbar(mesh, ax=axes, shrink=0.85, pad=0.02)
+        bar.set_label("V(s) (discounted return)")
+        bar.outline.set_visible(False)
+    if num_shown:
+        caption += f" Lines: {num_shown} evaluated trajectories, {num_successes} of which reached the goal."
+    else:
+        caption += " No trajectories: there is no evaluation that kept any."
+    caption += _draw_guide(axes, one.policies, dataset.observations[floor.rows], layout)
     draw_places(axes, layout)
     axes.set(xlabel="x (m)", ylabel="y (m)")
     axes.set_title(one.label, loc="left")
-    bar = figure.colorbar(mesh, ax=axes, shrink=0.85, pad=0.02)
-    bar.set_label("V(s) (discounted return)")
-    bar.outline.set_visible(False)
     figure.legend(loc="outside lower center", ncols=3, handlelength=2.0, columnspacing=1.2, markerscale=1.0)
-    seeds = len(one.policies())
-    caption = (
-        f"Value of {one.label}: mean over {seeds} seed{'s' if seeds > 1 else ''} and over up to {ROWS_PER_TILE} "
-        f"recorded observations in each tile; blank floor has no data. "
-        + (
-            f"{shown} evaluated trajectories ({successes} reached the goal)."
-            if shown
-            else "No evaluated trajectories: the evaluation kept none."
-        )
-        + guide
-    )
-    title = f"Value landscape, {one.label}"
-    return Drawing(name, title, caption, figure, caption)
+    return Drawing(f"landscape-{one.index}", f"Maze, {one.label}", caption, figure)
 
 
 def floor_shape(layout: MazeLayout) -> float:
@@ -223,17 +213,14 @@ def draw_floor(axes: Any, layout: MazeLayout, values: np.ndarray, scale: tuple[f
 
 def _draw_guide(axes: Any, policies: Sequence[Policy], observations: np.ndarray, layout: MazeLayout) -> str:
     """Draw the arrows of guided policies; return the sentence about them, empty for other policies."""
-    if not has_guides(policies):
+    if not policies or not all(policy.has_guide for policy in policies):
         return ""
     states = spread_states(observations, layout, policies)
     draw_arrows(axes, states, plane_moves(policies, states), "layer-guide")
     horizon = policies[0].info.get("settings", {}).get("horizon")
     ahead = f"{horizon} steps" if horizon else "some steps"
     over = ", mean over seeds" if len(policies) > 1 else ""
-    return (
-        f" Arrows: where the guide heads for from {len(states)} recorded states, each in the pose and at the velocity "
-        f"of its trajectory, {ahead} ahead and to scale{over}."
-    )
+    return f" Arrows: where the guide heads for from {len(states)} recorded states, {ahead} ahead, to scale{over}."
 
 
 def _draw_walls(axes: Any, layout: MazeLayout) -> None:
@@ -259,176 +246,40 @@ def _draw_data(axes: Any, dataset: Dataset) -> None:
     axes.plot([], [], "o", color="black", markeredgecolor=GRAY, markersize=4, label="data")
 
 
+def _paths(one: Series) -> list[tuple[np.ndarray, bool]]:
+    """The x, y of evaluated episodes that kept them, and whether each succeeded."""
+    found = []
+    for episode in one.episodes():
+        try:
+            path = np.asarray(episode.path, float)
+        except (TypeError, ValueError):
+            continue
+        if path.ndim == 2 and path.shape[1] == 2 and len(path) > 1 and np.isfinite(path).all():
+            found.append((path, bool(episode.success)))
+    return found
+
+
 def _draw_trajectories(axes: Any, one: Series) -> tuple[int, int]:
     """Draw some evaluated episodes; return how many, and how many of them succeeded."""
     from matplotlib.patheffects import Normal, Stroke
 
-    kept = [episode for episode in one.episodes() if _path(episode) is not None]
-    kept = [kept[i] for i in np.linspace(0, len(kept) - 1, min(NUM_TRAJECTORIES, len(kept))).astype(int)]
-    labeled: set[bool] = set()
-    for number, episode in enumerate(kept):
-        path = _path(episode)
-        assert path is not None
-        success = bool(episode.success)
-        look = (
-            {"color": "white", "linewidth": 1.1, "path_effects": [Stroke(linewidth=2.4, foreground="black"), Normal()]}
-            if success
-            else {
-                "color": "#ff9f80",
-                "linewidth": 0.9,
-                "path_effects": [Stroke(linewidth=1.9, foreground="#7a1f00"), Normal()],
-            }
-        )
-        label = None if success in labeled else ("reached the goal" if success else "did not reach it")
-        labeled.add(success)
-        (line,) = axes.plot(path[:, 0], path[:, 1], zorder=3, label=label, **look)
-        line.set_gid(f"layer-trajectories-{number}")
-    return len(kept), sum(bool(episode.success) for episode in kept)
-
-
-def _path(episode: EpisodeRecord) -> np.ndarray | None:
-    """The x, y of an evaluated episode; None where it was not kept."""
-    try:
-        path = np.asarray(episode.path, float)
-    except (TypeError, ValueError):
-        return None
-    return path if path.ndim == 2 and path.shape[1] == 2 and len(path) > 1 and np.isfinite(path).all() else None
+    paths = _paths(one)
+    paths = [paths[i] for i in np.linspace(0, len(paths) - 1, min(NUM_TRAJECTORIES, len(paths))).astype(int)]
+    labels = {True: "reached the goal", False: "did not reach it"}
+    for number, (path, success) in enumerate(paths):
+        color, edge, width = ("white", "black", 1.1) if success else ("#ff9f80", "#7a1f00", 0.9)
+        outline = [Stroke(linewidth=width + 1.2, foreground=edge), Normal()]
+        label = labels.pop(success, None)
+        look = {"color": color, "linewidth": width, "path_effects": outline, "zorder": 3, "label": label}
+        axes.plot(path[:, 0], path[:, 1], **look)[0].set_gid(f"layer-trajectories-{number}")
+    return len(paths), sum(success for _, success in paths)
 
 
 def draw_places(axes: Any, layout: MazeLayout, size: float = 1.0) -> None:
     """Mark start and goal, ``size`` times as large as in a landscape."""
     from matplotlib.patches import Circle
 
-    axes.plot(
-        *layout.start,
-        "o",
-        color="white",
-        markeredgecolor="black",
-        markersize=8 * size,
-        zorder=4,
-        label="start",
-        linestyle="none",
-    )
-    axes.plot(
-        *layout.goal,
-        "*",
-        color="#ffcc0d",
-        markeredgecolor="black",
-        markersize=13 * size,
-        zorder=4,
-        label="goal",
-        linestyle="none",
-    )
+    look = {"markeredgecolor": "black", "zorder": 4, "linestyle": "none"}
+    axes.plot(*layout.start, "o", color="white", markersize=8 * size, label="start", **look)
+    axes.plot(*layout.goal, "*", color="#ffcc0d", markersize=13 * size, label="goal", **look)
     axes.add_patch(Circle(layout.goal, layout.goal_radius, fill=False, edgecolor="black", linewidth=0.9, zorder=4))
-
-
-# One evaluated episode in a maze as a film strip: the path so far, and where the guide heads for at that moment.
-
-
-NUM_FRAMES = 6
-FRAME_WIDTH = 1.85
-"""Inches."""
-
-
-class Episode(NamedTuple):
-    """The episode that is shown, the policy that acted, and what it observed."""
-
-    record: EpisodeRecord
-    policy: Policy
-    observations: np.ndarray
-
-
-def choose_episode(run: RunRecord) -> Episode | None:
-    """The first episode of the trial with the median return in the newest evaluation; None if it left no trace.
-
-    Of an even number of trials it is the lower of the two in the middle. Only trials with a guide leave traces. One
-    that cannot be read adds a note to the run.
-    """
-    newest = max((episode.steps for episode in run.episodes if episode.steps is not None), default=None)
-    returns: dict[str, list[float]] = {}
-    first: dict[str, EpisodeRecord] = {}
-    for episode in run.episodes:
-        policy = run.policies.get(episode.trial)
-        if episode.steps == newest and policy is not None and policy.has_guide:
-            returns.setdefault(episode.trial, []).append(episode.episode_return or 0.0)
-            if episode.episode == 0:
-                first[episode.trial] = episode
-    ranked = sorted((name for name in returns if name in first), key=lambda name: float(np.mean(returns[name])))
-    if not ranked:
-        return None
-    trial = ranked[(len(ranked) - 1) // 2]
-    try:
-        trace = run.files.trace(trial)
-    except RunError as error:
-        run.notes.append(f"{error}, so no episode is shown; write it again with: vem evaluate {run.directory}")
-        return None
-    policy = run.policies[trial]
-    # A trace of an earlier evaluation is not what this record was written about.
-    if trace is None or not trace.is_of(first[trial]) or trace.observations.shape[1] != policy.observation_size:
-        return None
-    return Episode(first[trial], policy, trace.observations)
-
-
-def draw_films(
-    runs: list[RunRecord], layout: MazeLayout, datasets: Mapping[int, Dataset | None], prefix: str
-) -> tuple[list[Drawing], str]:
-    """One strip for each evaluated run with guides, and a sentence if one lacks it; ``datasets`` by ``id`` of runs."""
-    drawings, missing = [], ""
-    for number, run in enumerate(runs):
-        if not run.episodes or not has_guides(list(run.policies.values())):
-            continue
-        episode = choose_episode(run)
-        if episode is None:
-            missing = f"The evaluation of {run.label} left no trace that can be read; vem evaluate writes one."
-        else:
-            drawings.append(draw_film(episode, run.label, layout, datasets[id(run)], f"{prefix}film-{number}"))
-    return drawings, missing
-
-
-def frame_steps(length: int) -> np.ndarray:
-    """The steps of the frames: start, end and as many between them as there are frames and steps."""
-    return np.unique(np.linspace(0, length, NUM_FRAMES).round().astype(int))
-
-
-def draw_film(episode: Episode, label: str, layout: MazeLayout, dataset: Dataset | None, name: str) -> Drawing:
-    """The strip, left to right in time, on the trial's own value landscape; on the bare floor without the data."""
-    record, policy, observations = episode
-    steps = frame_steps(len(observations) - 1)
-    values = np.full((1, 1), np.nan)
-    if dataset is not None and policy.has_value:
-        values = tile_values(sort_rows(dataset, layout), dataset, [policy])
-    known = values[np.isfinite(values)]
-    scale = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
-    height = FRAME_WIDTH * floor_shape(layout) + 0.75
-    figure, frames = new_panels(FRAME_WIDTH * max(len(steps), 2), height, len(steps))
-    moves = plane_moves([policy], observations[steps])
-    for axes, step, move in zip(frames, steps, moves, strict=True):
-        draw_floor(axes, layout, values, scale)
-        draw_places(axes, layout, 0.6)
-        _draw_path(axes, observations[: step + 1, :2])
-        draw_arrows(axes, observations[step : step + 1], move[None], f"guide-{step}")
-        axes.set_title(f"step {step}", loc="left", pad=3)
-        axes.set(xticks=[], yticks=[])
-    handles, labels = frames[0].get_legend_handles_labels()
-    columns = 5 if len(steps) > 3 else 3
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=1.6, columnspacing=1.2)
-    plural = "" if record.length == 1 else "s"
-    outcome = "reached the goal" if record.success else "did not reach the goal"
-    caption = (
-        f"Episode {record.episode} of {record.trial}, which {outcome} in {record.length:,} step{plural}. Arrow: where "
-        "the guide heads for from the observation of that step, to scale. Shown is the first episode of the trial "
-        "with the median return, whatever became of it."
-    )
-    if known.size:
-        caption += " Floor: the trial's own values, bright where they are high."
-    return Drawing(name, f"An evaluated episode, {label}", caption, figure, caption)
-
-
-def _draw_path(axes: Any, path: np.ndarray) -> None:
-    from matplotlib.patheffects import Normal, Stroke
-
-    outline = [Stroke(linewidth=2.6, foreground="black"), Normal()]
-    axes.plot(*path.T, color="white", linewidth=1.2, path_effects=outline, zorder=3, label="path so far")
-    axes.plot(
-        *path[-1], "D", color="white", markeredgecolor="black", markersize=6, zorder=5, label="now", linestyle="none"
-    )
