@@ -163,7 +163,7 @@ def checks_section(runs: list[RunRecord], labels: list[str]) -> Section:
     rows, counts, unchecked = [], dict.fromkeys(words, 0), []
     for run, label in zip(runs, labels, strict=True):
         checks = run.run.files.checks()
-        if checks is None and run.policies:
+        if not checks and run.policies:
             unchecked.append(label)
         for check in checks or ():
             counts[check.verdict] += 1

@@ -129,6 +129,9 @@ COLUMNS: list[tuple[str, str, float, int | None]] = [
 def score_table(rows: list[ScoreRow], runs: list[RunRecord]) -> PlainTable:
     """Scores with both uncertainties, and which references they have."""
     known = {name for row in rows for name in row.quantities}
+    references = dict.fromkeys(run.references for run in runs if run.references is not None)
+    if references and all((found.minimum, found.maximum) == (0.0, 1.0) for found in references):
+        known -= {"return", "success"}  # the score says the same
     columns = [column for column in COLUMNS if column[0] in known]
     head = ["", *(["score ± std", "IQM [95 % interval]"] if "score" in known else [])]
     head += [*(heading for _, heading, *_ in columns), "episodes"]
@@ -141,10 +144,9 @@ def score_table(rows: list[ScoreRow], runs: list[RunRecord]) -> PlainTable:
         episodes = f"{row.num_episodes:,}{seeds}" if row.num_episodes else ""
         label = f"{row.label} ({row.remark})" if row.remark else row.label
         cells.append([label, *texts, episodes])
-    references = dict.fromkeys(run.references for run in runs if run.references is not None)
     sentences = [
         f"Score 0 is a return of {cell_text(float(found.minimum))} and score 100 one of "
-        f"{cell_text(float(found.maximum))} ({found.source})."
+        f"{cell_text(float(found.maximum))} ({found.source.removeprefix('vem: ')})."
         for found in references
     ] or ["No reference scores are known for this data, so returns are not normalized."]
     sentences.append(
