@@ -11,7 +11,7 @@ import vem
 from small_runs import make_run, quick_compilation, tiny_dataset, tiny_settings
 from vem.reports.log import followed_returns
 from vem.reports.page import checks_section
-from vem.reports.records import read_run
+from vem.reports.records import list_series, read_run
 from vem.training.records import RunWarning
 
 
@@ -74,7 +74,7 @@ def test_what_the_checks_say(tmp_path):
     ]
     record.run.files.write_warnings(checks)
     assert record.run.files.warnings() == checks[:1]
-    section = checks_section([record], ["bc"])
+    section = checks_section(list_series([record]))
     assert section.tables[0].rows == [
         ["So it is.", "warning"],
         ["It is near.", "passed"],
@@ -82,7 +82,7 @@ def test_what_the_checks_say(tmp_path):
     ]
     assert section.summary == "1 warning, 1 passed, 1 could not be told"
     (tmp_path / "run" / "warnings.json").unlink()
-    section = checks_section([record], ["bc"])
+    section = checks_section(list_series([record]))
     assert section.lead == "Nothing was checked when bc ended."
     assert section.tables == []
 
@@ -95,8 +95,8 @@ def test_an_estimate_stands_where_scores_would(tmp_path):
     assert keys[0] == "estimate"
     assert "scores" not in keys
     (table,) = report.groups[0].sections[0].tables
-    assert {"in support", "importance sampling", "doubly robust", "verdict"} <= set(table.head)
-    assert "by the recorded data" in report.groups[0].result[0]
+    assert {"in support", "importance sampling", "doubly robust", "verdict"} <= set(table.header)
+    assert report.groups[0].result[0].startswith("Estimated return ")
 
 
 def test_returns_that_followed_by_hand(tmp_path):

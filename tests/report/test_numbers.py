@@ -79,7 +79,7 @@ def test_weights_are_drawn_as_training_wrote_them(trained, vem_run):
     spread, carried = draw_weights(series)
     assert "25% of the weights are 0" in spread.caption
     assert "vem, τ = 0.3: ESS 42%" in spread.svg
-    line = carried.figure.axes[0].get_lines()[0].get_ydata()
+    line = np.asarray(carried.figure.axes[0].get_lines()[0].get_ydata())
     assert line[[0, 25, 50, 100]] == pytest.approx([0, 75, 100 * 11 / 12, 100])
 
 

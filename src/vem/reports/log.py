@@ -11,6 +11,7 @@ import numpy as np
 from vem.data.actions import ActionColumn
 from vem.data.dataset import Dataset
 from vem.evaluation.differences import ColumnDifference, Differences, compare_with_log, observation_names
+from vem.evaluation.statistics import Table
 from vem.policy import Policy
 from vem.policy.support import OUTSIDE, SupportModel
 from vem.reports.records import Series
@@ -20,7 +21,6 @@ from vem.reports.style import (
     PALETTE,
     Distribution,
     Drawing,
-    PlainTable,
     cell_text,
     draw_rows,
     draw_shares,
@@ -36,7 +36,7 @@ MOST_COLUMNS = 60
 MOST_LABELS = 6
 
 
-def data_tables(dataset: Dataset, sample: Dataset) -> list[PlainTable]:
+def data_tables(dataset: Dataset, sample: Dataset) -> list[Table]:
     """Sizes and returns of the whole data, and its columns by a sample of its episodes."""
     ended = int(np.count_nonzero(dataset.terminal))
     facts = [
@@ -46,10 +46,10 @@ def data_tables(dataset: Dataset, sample: Dataset) -> list[PlainTable]:
         ["return of an episode", _spread(dataset.episode_returns)],
         ["reward of a step", _spread(sample.rewards[sample.valid])],
     ]
-    return [PlainTable(["", ""], facts), _columns(dataset, sample)]
+    return [Table("", ["", ""], facts), _columns(dataset, sample)]
 
 
-def _columns(dataset: Dataset, sample: Dataset) -> PlainTable:
+def _columns(dataset: Dataset, sample: Dataset) -> Table:
     rows = [
         [name, "observation", *_range(sample.observations[:, index])]
         for index, name in enumerate(observation_names(dataset)[:MOST_COLUMNS])
@@ -67,10 +67,10 @@ def _columns(dataset: Dataset, sample: Dataset) -> PlainTable:
         else:
             rows.append([name, "action", *_range(actions[:, index])])
     hidden = max(0, dataset.observation_size - MOST_COLUMNS) + max(0, dataset.action_size - MOST_COLUMNS)
-    caption = f"Taken from {sample.num_transitions:,} of the recorded steps."
+    caption = f"Taken from {'all' if sample is dataset else f'{sample.num_transitions:,} of the'} recorded steps."
     if hidden:
         caption += f" {hidden} more columns are not shown."
-    return PlainTable(["column", "what", "least", "mean", "largest"], rows, caption)
+    return Table("", ["column", "what", "least", "mean", "largest"], rows, [caption])
 
 
 def _range(values: np.ndarray) -> list[str]:
@@ -186,7 +186,7 @@ def draw_calibration(series: list[Series]) -> list[Drawing]:
 
 MOST_DRAWN = 30
 MOST_HISTOGRAMS = 3
-MOST_OBSERVATIONS = 6
+MOST_OBSERVATIONS = 12
 NUM_STATES = 2000
 LEAST_SCORE = 1e-3
 SCORES = np.geomspace(LEAST_SCORE, 1, 200)
@@ -369,7 +369,7 @@ def _finish_scores(axes: Any, what: str) -> None:
     legend_below(axes)
 
 
-def difference_tables(comparisons: list[Comparison]) -> list[PlainTable]:
+def difference_tables(comparisons: list[Comparison]) -> list[Table]:
     """The differences by column in numbers, and the states where they are largest, for each series."""
     tables = []
     for one in comparisons:
@@ -383,16 +383,16 @@ def difference_tables(comparisons: list[Comparison]) -> list[PlainTable]:
         caption = f"Policy minus log{f', mean over {count} policies' if count > 1 else ''}. Other: by more than a "
         caption += "twentieth of the column's deviation, or another choice."
         title = one.one.label if len(comparisons) > 1 else ""
-        tables += [PlainTable(head, rows, caption, title), *_state_tables(one, title)]
+        tables += [Table(title, head, rows, [caption]), *_state_tables(one)]
     return tables
 
 
-def _state_tables(one: Comparison, title: str) -> list[PlainTable]:
+def _state_tables(one: Comparison) -> list[Table]:
     """The states where the first policy differs most from what the log usually did there, each in a column."""
     states = one.found.states[:5]
     if not states:
         return []
-    names = _telling_columns(one)
+    names = list(states[0].observation)[:MOST_OBSERVATIONS]
     rows = [[name, *(cell_text(state.observation[name]) for state in states)] for name in names]
     for name in list(states[0].policy)[:3]:
         changes = [f"{cell_text(state.usual[name])} → {cell_text(state.policy[name])}" for state in states]
@@ -403,24 +403,6 @@ def _state_tables(one: Comparison, title: str) -> list[PlainTable]:
         "in the 16 most similar ones (mean of numbers, the most frequent choice)."
     )
     if len(states[0].observation) > len(names):
-        caption += f" Of the observation the {len(names)} columns that are most unusual there."
+        caption += f" Of the observation the first {len(names)} columns."
     head = ["where it differs most", *(f"state {number + 1}" for number in range(len(states)))]
-    return [PlainTable(head, rows, caption, title)]
-
-
-def _telling_columns(one: Comparison) -> list[str]:
-    """All observation columns, or those whose values in these states are farthest from their means."""
-    names = list(one.found.states[0].observation)
-    if len(names) <= MOST_OBSERVATIONS:
-        return names
-    features = list(one.sample.observation_names) or names
-    values = one.sample.observations.astype(np.float64)
-    rows = [state.row for state in one.found.states]
-    away = np.abs(values[rows] - values.mean(axis=0)).mean(axis=0) / np.maximum(values.std(axis=0), 1e-9)
-    size = dict.fromkeys(names, 0.0)
-    for feature, distance in zip(features, away, strict=True):
-        name = feature if feature in size else feature.rpartition("=")[0]
-        if name in size:
-            size[name] = max(size[name], float(distance))
-    largest = sorted(names, key=lambda name: -size[name])[:MOST_OBSERVATIONS]
-    return [name for name in names if name in largest]
+    return [Table("", head, rows, [caption])]

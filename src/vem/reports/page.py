@@ -9,9 +9,10 @@ from typing import Any
 
 from vem.algorithms.base import find_method
 from vem.estimation.result import read_estimate
-from vem.reports.records import RunRecord, Series
+from vem.evaluation.statistics import Table
+from vem.reports.records import RunRecord, Series, named_runs
 from vem.reports.scores import ScoreRow
-from vem.reports.style import Drawing, PlainTable, number_text, spread_text
+from vem.reports.style import Drawing, number_text, spread_text
 from vem.training.records import RunWarning
 from vem.training.request import Config
 
@@ -23,7 +24,7 @@ class Section:
     key: str
     title: str
     drawings: list[Drawing] = field(default_factory=list)
-    tables: list[PlainTable] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
     lead: str = ""
     """What to know first."""
     summary: str = ""
@@ -63,8 +64,8 @@ class Setting:
 
     @property
     def differs(self) -> bool:
-        """Whether it has several values."""
-        return len(set(self.values)) > 1
+        """Whether the runs that have it have several values."""
+        return len({value for value in self.values if value}) > 1
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Group:
     @property
     def run_labels(self) -> list[str]:
         """What the runs are called, in their order."""
-        return list({id(one.run): one.name for one in self.series}.values())
+        return [name for _, name in named_runs(self.series)]
 
     @property
     def split_notes(self) -> list[tuple[str, str]]:
@@ -93,15 +94,14 @@ class Group:
     @property
     def warnings(self) -> list[tuple[str, RunWarning]]:
         """What was found when training ended: the run, where there are several, and the warning."""
-        found = zip(self.run_labels, self.runs, strict=True)
-        several = len(self.runs) > 1
-        return [(f"{label}: " if several else "", w) for label, run in found for w in run.run.files.warnings() or ()]
+        several, runs = len(self.runs) > 1, named_runs(self.series)
+        return [(f"{name}: " if several else "", w) for run, name in runs for w in run.run.files.warnings() or ()]
 
     @property
     def made(self) -> str:
         """What was trained on what."""
         made = []
-        for label, run in zip(self.run_labels, self.runs, strict=True):
+        for run, label in named_runs(self.series):
             count = len(run.config.seeds)
             preset = "" if run.config.preset == "default" else f"preset {run.config.preset}, "
             seeds = f"{count} seed{'s' if count != 1 else ''}"
@@ -129,10 +129,13 @@ class Group:
                 f"Return {spread_text(best.quantities['return'])}",
                 f" ({best.label}; no reference scores are known).",
             )
-        estimates = [found for run in self.runs if (found := read_estimate(run.run.files)) is not None]
-        if estimates:
-            found = max(estimates, key=lambda one: one.value.value or float("-inf"))
-            return f"Worth {found.value.text} by the recorded data", f", the log {found.log.text}: {found.verdict}."
+        estimates = [(read_estimate(run.run.files), name) for run, name in named_runs(self.series)]
+        known = [(found, name) for found, name in estimates if found is not None]
+        if known:
+            best, name = max(known, key=lambda entry: entry[0].value.value or float("-inf"))
+            value, log = (found.text.replace("-", "−") for found in (best.value, best.log))
+            of = f" ({name})" if len(self.runs) > 1 else ""
+            return f"Estimated return {value}{of}", f" by the data alone; the log has {log}: {best.verdict}."
         differs = any(section.key == "differences" and section.has_content for section in self.sections)
         if all(run.data.info.environment is None for run in self.runs):
             return "Not scored", f": the data names no simulator.{' What it does otherwise is below.' * differs}"
@@ -157,11 +160,12 @@ class Group:
         ]
 
 
-def checks_section(runs: list[RunRecord], labels: list[str]) -> Section:
+def checks_section(series: list[Series]) -> Section:
     """What was checked when training ended, and what could not be told."""
     words = {"found": "warning", "passed": "passed", "untold": "could not be told"}
     rows, counts, unchecked = [], dict.fromkeys(words, 0), []
-    for run, label in zip(runs, labels, strict=True):
+    runs = named_runs(series)
+    for run, label in runs:
         checks = run.run.files.checks()
         if not checks and run.policies:
             unchecked.append(label)
@@ -175,7 +179,7 @@ def checks_section(runs: list[RunRecord], labels: list[str]) -> Section:
         if count
     ]
     head = ["what was checked", "result", *(["run"] if len(runs) > 1 else [])]
-    tables = [PlainTable(head, rows)] if rows else []
+    tables = [Table("", head, rows)] if rows else []
     return Section("checks", "Checks", tables=tables, lead=lead, summary=", ".join(told) or "none were made")
 
 

@@ -204,6 +204,11 @@ def list_series(runs: Sequence[RunRecord]) -> list[Series]:
     ]
 
 
+def named_runs(series: Sequence[Series]) -> list[tuple[RunRecord, str]]:
+    """The runs of the series in their order, each with its name."""
+    return list({id(one.run): (one.run, one.name) for one in series}.values())
+
+
 LABELS: tuple[Callable[[RunRecord], str], ...] = (
     lambda run: run.config.algorithm,
     lambda run: f"{run.config.algorithm} ({run.config.preset})",

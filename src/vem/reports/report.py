@@ -15,7 +15,7 @@ import numpy as np
 
 from vem.errors import RunError, require
 from vem.estimation.result import read_estimate
-from vem.evaluation.statistics import Estimate, OverTasks, estimate_text, over_tasks
+from vem.evaluation.statistics import Estimate, OverTasks, Table, estimate_text, over_tasks
 from vem.reports.log import (
     compare_series,
     data_tables,
@@ -27,7 +27,7 @@ from vem.reports.log import (
 )
 from vem.reports.mazes import draw_landscapes
 from vem.reports.page import Group, Section, checks_section, render_page
-from vem.reports.records import RunRecord, Series, common_labels, list_series, read_run
+from vem.reports.records import RunRecord, Series, common_labels, list_series, named_runs, read_run
 from vem.reports.scores import (
     SCORE,
     ScoreRow,
@@ -48,7 +48,6 @@ from vem.reports.scores import (
 from vem.reports.style import (
     GRAY,
     Drawing,
-    PlainTable,
     Style,
     distinct_styles,
     draw_rows,
@@ -56,7 +55,6 @@ from vem.reports.style import (
     label_axes,
     legend_below,
     new_figure,
-    new_panels,
     slug,
 )
 from vem.storage import write_file
@@ -79,7 +77,7 @@ def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[s
         rows.append(behavior_row(first, trajectories, rows))
     rows += paper_rows(runs[0])
     show(f"{name}: scores and values")
-    sections = [_scores_section(series, rows, runs), _estimate_section(series, runs)]
+    sections = [_scores_section(series, rows, runs), _estimate_section(series)]
     sections.append(Section("sweep", "Sweep", _draw_sweeps(runs, series)))
     landscapes = draw_landscapes(runs, series)
     sections.append(Section("landscape", "The maze, values and trajectories", landscapes))
@@ -90,8 +88,7 @@ def build_group(name: str, runs: list[RunRecord], prefix: str, show: Callable[[s
         sections.append(differences)
     values = [*draw_value_against_return(series), *draw_value_errors(series, rows), *draw_calibration(series)]
     sections.append(Section("returns", "Returns and values", [*draw_returns(series, trajectories), *values]))
-    labels = list({id(one.run): one.name for one in series}.values())
-    sections.append(checks_section(runs, labels))
+    sections.append(checks_section(series))
     if first is not None and first.dataset is not None and first.sample is not None:
         facts = f"{first.dataset.num_transitions:,} steps in {first.dataset.num_episodes:,} episodes, and their columns"
         sections.append(Section("data", "Data", tables=data_tables(first.dataset, first.sample), summary=facts))
@@ -114,7 +111,7 @@ def build_brief_group(name: str, runs: list[RunRecord], prefix: str, show: Calla
     series, rows = _series_and_rows(runs)
     errors = draw_value_errors(series, rows)
     rows += paper_rows(runs[0])
-    sections = [_scores_section(series, rows, runs), _estimate_section(series, runs)]
+    sections = [_scores_section(series, rows, runs), _estimate_section(series)]
     sections.append(Section("values", "Value-estimation error", errors))
     parents = {run.directory.parent for run in runs}
     names = " ".join(shlex.quote(str(run.directory)) for run in runs)
@@ -147,12 +144,8 @@ def _finished(
         for section in sections
         if section.has_content
     ]
-    labels = common_labels([runs])[0]
-    found = [
-        f"{label}: {note}" if len(runs) > 1 else note
-        for label, run in zip(labels, runs, strict=True)
-        for note in run.notes
-    ]
+    several = len(runs) > 1
+    found = [f"{name}: {note}" if several else note for run, name in named_runs(series) for note in run.notes]
     if len({run.data.sha256 for run in runs}) > 1:
         found.append("These runs read the dataset by different rules, or different versions of it: rows differ.")
     sources = {run.references.source for run in runs if run.references is not None}
@@ -167,19 +160,14 @@ def _scores_section(series: list[Series], rows: list[ScoreRow], runs: list[RunRe
     return Section("scores", "Scores", draw_scores(series, rows), [score_table(rows, runs)])
 
 
-def _estimate_section(series: list[Series], runs: list[RunRecord]) -> Section:
+def _estimate_section(series: list[Series]) -> Section:
     """What the policies are worth by recorded data alone, where a run's directory holds such an estimate."""
-    names = {id(one.run): one.name for one in series}
     tables = []
-    for run in runs:
+    for run, name in named_runs(series):
         if (estimate := read_estimate(run.run.files)) is not None:
-            table, title = estimate.table, names[id(run)] if len(runs) > 1 else ""
-            tables.append(PlainTable([*table.header], [[*row] for row in table.rows], _text(table), title))
+            table = estimate.table
+            tables.append(table._replace(title=f"{name}, {table.title}"))
     return Section("estimate", "Estimate from recorded data", tables=tables)
-
-
-def _text(table: Any) -> str:
-    return " ".join(f"{sentence.rstrip('.')}." for sentence in (table.title, *table.notes))
 
 
 def _draw_sweeps(runs: list[RunRecord], series: list[Series]) -> list[Drawing]:
@@ -256,7 +244,7 @@ def over_datasets_section(over: OverTasks | None) -> Section | None:
         f"that a run of {over.methods[0]} scores higher than one of the other method on the same dataset, mean over "
         "datasets; equal scores count half."
     )
-    table = PlainTable(over.header, over.rows, " ".join([caption, *over.left_out]))
+    table = Table("", over.header, over.rows, [caption, *over.left_out])
     return Section(KEY, TITLE, draw_over_datasets(over), tables=[table])
 
 
@@ -267,15 +255,11 @@ def draw_over_datasets(over: OverTasks) -> list[Drawing]:
 
 
 def draw_aggregates(over: OverTasks, styles: Sequence[Style]) -> Drawing:
-    """Inter-quartile mean and mean of every method, with intervals."""
-    figure, panels = new_panels(5.6, _height(len(over.methods)), 2)
-    draw_aggregate_panel(panels[0], over, styles, "interquartile_mean", "inter-quartile mean")
-    draw_aggregate_panel(panels[1], over, styles, "mean", "mean")
-    panels[1].set_yticklabels([])
-    limits = [panel.get_xlim() for panel in panels]
-    for panel in panels:
-        panel.set_xlim(min(0.0, *(low for low, _ in limits)), max(high for _, high in limits))
-    figure.supxlabel(SCORE, fontsize=10)
+    """The inter-quartile mean of every method, with its interval."""
+    figure, axes = new_figure(4.6, _height(len(over.methods)))
+    draw_aggregate_panel(axes, over, styles, "interquartile_mean", "inter-quartile mean")
+    axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
+    axes.set_xlabel(SCORE)
     caption = f"Scores over {_basis(over)}. Bars: {SEEDS}."
     numbers = "; ".join(
         f"{method}: {estimate_text(one.interquartile_mean)}, mean {estimate_text(one.mean)}"

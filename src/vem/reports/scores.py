@@ -11,14 +11,13 @@ import numpy as np
 from vem.data.dataset import Dataset
 from vem.errors import VemError
 from vem.evaluation.results import QUANTITIES, trial_values
-from vem.evaluation.statistics import Spread, over_seeds
+from vem.evaluation.statistics import Spread, Table, over_seeds
 from vem.reports.records import RunRecord, Series, setting_symbol
 from vem.reports.style import (
     GRAY,
     PALETTE,
     Distribution,
     Drawing,
-    PlainTable,
     cell_text,
     draw_band,
     draw_rows,
@@ -126,7 +125,7 @@ COLUMNS: list[tuple[str, str, float, int | None]] = [
 """Quantity, heading, factor, digits after the point (None: as many as the number needs); the score comes first."""
 
 
-def score_table(rows: list[ScoreRow], runs: list[RunRecord]) -> PlainTable:
+def score_table(rows: list[ScoreRow], runs: list[RunRecord]) -> Table:
     """Scores with both uncertainties, and which references they have."""
     known = {name for row in rows for name in row.quantities}
     references = dict.fromkeys(run.references for run in runs if run.references is not None)
@@ -157,7 +156,7 @@ def score_table(rows: list[ScoreRow], runs: list[RunRecord]) -> PlainTable:
         sentences.append("V − G: estimated value minus the discounted return that followed.")
     if any(row.kind == "paper" for row in rows):
         sentences.append("The paper's scores were measured on D4RL's own data and simulator.")
-    return PlainTable(head, cells, " ".join(sentences))
+    return Table("", head, cells, [" ".join(sentences)])
 
 
 # Scores and value errors side by side, seeds as dots.

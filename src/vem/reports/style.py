@@ -260,17 +260,7 @@ def draw_rows(axes: Any, names: Sequence[str]) -> None:
     axes.grid(axis="y", visible=False)
 
 
-# Numbers and tables as the page writes them.
-
-
-@dataclass(frozen=True)
-class PlainTable:
-    """A heading for each column, rows of text, and a sentence about them; the first column names the rows."""
-
-    head: list[str]
-    rows: list[list[str]]
-    caption: str = ""
-    title: str = ""
+# Numbers as the page writes them.
 
 
 def number_text(value: float, digits: int) -> str:

@@ -167,7 +167,7 @@ class RunWarning:
         if not is_good:
             return None
         verdict = record.get("verdict", "found")
-        return cls(*(record[name] for name in names), verdict) if verdict in get_args(Verdict) else None
+        return cls(record["kind"], record["text"], record["advice"], verdict) if verdict in get_args(Verdict) else None
 
     def __str__(self) -> str:
         """What was found and what to do, in one line."""
