@@ -11,6 +11,7 @@ import numpy as np
 from vem.data.actions import ActionColumn
 from vem.data.dataset import Dataset
 from vem.evaluation.differences import ColumnDifference, Differences, compare_with_log, observation_names
+from vem.evaluation.rollout import discounted_returns
 from vem.evaluation.statistics import Table
 from vem.policy import Policy
 from vem.policy.support import OUTSIDE, SupportModel
@@ -137,13 +138,10 @@ def followed_returns(policy: Policy, dataset: Dataset, values: np.ndarray) -> np
     settings = policy.info.get("settings", {})
     discount = float(settings.get("discount", 0.99))
     rewards = settings.get("reward_scale", 1.0) * dataset.rewards + settings.get("reward_shift", 0.0)
-    returns, total = np.zeros(dataset.num_rows), 0.0
-    for row in range(dataset.num_rows - 1, -1, -1):
-        if not dataset.valid[row]:
-            total = float(values[row])
-        else:
-            total = float(rewards[row]) + (0.0 if dataset.terminal[row] else discount * total)
-        returns[row] = total
+    returns = values.astype(np.float64)
+    for start, end in zip(dataset.episode_starts, dataset.episode_ends, strict=True):
+        tail = 0.0 if dataset.terminal[end - 1] else float(values[end])
+        returns[start:end] = discounted_returns(rewards[start:end], discount, tail)
     return returns
 
 

@@ -15,74 +15,12 @@ from vem.policy import Policy
 from vem.reports.records import RunRecord, Series
 from vem.reports.style import GRAY, Drawing, new_figure
 
-# The guide of a guided policy as arrows on the floor of a maze: from a state to where the guide heads for.
-
-
-MOST_PER_CELL = 3
-"""Arrows along one side of a cell at most."""
-COLOR, EDGE = "#ff4fa3", "#2b0018"
-"""Pink on a dark edge: neither the landscape nor the trajectories have it."""
-
-
-def plane_moves(policies: Sequence[Policy], observations: np.ndarray) -> np.ndarray:
-    """The guides' moves in x and y at each observation, in its own unit: the mean over the policies."""
-    return np.stack([policy.guide(observations)[:, :2] for policy in policies]).mean(axis=0, dtype=np.float64)
-
-
-def spread_states(observations: np.ndarray, layout: MazeLayout, policies: Sequence[Policy]) -> np.ndarray:
-    """Some of the observations, spread evenly over the floor and as dense as arrows do not crowd.
-
-    The floor is cut into squares, and each gives the observation nearest to its center. A cell has one square, or up to
-    ``MOST_PER_CELL`` along each side if the typical arrow is shorter than they are.
-    """
-    sparse = observations[central_rows(observations, layout, 1)]
-    typical = float(np.median(np.linalg.norm(plane_moves(policies, sparse), axis=1))) if len(sparse) else 0.0
-    per_cell = int(np.clip(layout.cell_size / max(typical, 1e-9), 1, MOST_PER_CELL))
-    return observations[central_rows(observations, layout, per_cell)]
-
-
-def central_rows(observations: np.ndarray, layout: MazeLayout, per_cell: int) -> np.ndarray:
-    """The row nearest to the center of each square of a cell's size / ``per_cell``, where there is one."""
-    left, right, bottom, top = layout.extent
-    places = (observations[:, :2] - np.array([left, bottom])) * (per_cell / layout.cell_size)
-    is_inside = ((places >= 0) & (observations[:, :2] < np.array([right, top]))).all(axis=1)
-    rows, places = np.flatnonzero(is_inside), places[is_inside]
-    squares = np.floor(places)
-    order = np.lexsort((np.abs(places - squares - 0.5).max(axis=1), squares[:, 1], squares[:, 0]))
-    _, first = np.unique(squares[order], axis=0, return_index=True)
-    return np.sort(rows[order[first]])
-
-
-def draw_arrows(axes: Any, states: np.ndarray, moves: np.ndarray, gid: str) -> None:
-    """Arrows from the states' x and y to where the moves lead, with a dot at their tails and an entry for a legend."""
-    (tails,) = axes.plot(
-        *states[:, :2].T, "o", color=COLOR, markeredgecolor=EDGE, markeredgewidth=0.5, markersize=3.5, zorder=3.5
-    )
-    tails.set_gid(f"{gid}-tails")
-    arrows = axes.quiver(
-        *states[:, :2].T.astype(float),
-        *moves[:, :2].T.astype(float),
-        angles="xy",
-        scale_units="xy",
-        scale=1,
-        units="inches",
-        width=0.022,
-        headwidth=5,
-        headlength=5,
-        headaxislength=4.2,
-        color=COLOR,
-        edgecolor=EDGE,
-        linewidth=0.5,
-        zorder=3.5,
-    )
-    arrows.set_gid(gid)
-    axes.plot([], [], color=COLOR, marker=r"$\rightarrow$", markersize=11, linestyle="none", label="guide")
-
-
 TILES_PER_CELL = 8
 ROWS_PER_TILE = 12
 NUM_DOTS = 2000
 NUM_TRAJECTORIES = 8
+ARROW, ARROW_EDGE = "#ff4fa3", "#2b0018"
+"""Pink on a dark edge: neither the values nor the trajectories have it."""
 
 
 @dataclass(frozen=True)
@@ -211,12 +149,33 @@ def draw_floor(axes: Any, layout: MazeLayout, values: np.ndarray, scale: tuple[f
     return mesh
 
 
+def central_rows(observations: np.ndarray, layout: MazeLayout) -> np.ndarray:
+    """Of each cell with observations the row of the one that is nearest to its center."""
+    left, _, bottom, _ = layout.extent
+    cells, offsets = np.divmod((observations[:, :2] - np.array([left, bottom])) / layout.cell_size, 1)
+    order = np.argsort(np.abs(offsets - 0.5).max(axis=1), kind="stable")
+    _, first = np.unique(cells[order], axis=0, return_index=True)
+    return np.sort(order[first])
+
+
+def plane_moves(policies: Sequence[Policy], observations: np.ndarray) -> np.ndarray:
+    """The guides' moves in x and y at each observation, in its own unit: the mean over the policies."""
+    return np.stack([policy.guide(observations)[:, :2] for policy in policies]).mean(axis=0, dtype=np.float64)
+
+
 def _draw_guide(axes: Any, policies: Sequence[Policy], observations: np.ndarray, layout: MazeLayout) -> str:
-    """Draw the arrows of guided policies; return the sentence about them, empty for other policies."""
+    """Draw where the guides head for from one state a cell; return the sentence about it, empty without guides."""
     if not policies or not all(policy.has_guide for policy in policies):
         return ""
-    states = spread_states(observations, layout, policies)
-    draw_arrows(axes, states, plane_moves(policies, states), "layer-guide")
+    states = observations[central_rows(observations, layout)]
+    places, moves = states[:, :2].T.astype(float), plane_moves(policies, states).T
+    dots = {"color": ARROW, "markeredgecolor": ARROW_EDGE, "markeredgewidth": 0.5, "markersize": 3.5, "zorder": 3.5}
+    axes.plot(*places, "o", **dots)[0].set_gid("layer-guide-tails")
+    to_scale = {"angles": "xy", "scale_units": "xy", "scale": 1, "units": "inches", "width": 0.022}
+    head = {"headwidth": 5, "headlength": 5, "headaxislength": 4.2}
+    look = {"color": ARROW, "edgecolor": ARROW_EDGE, "linewidth": 0.5, "zorder": 3.5}
+    axes.quiver(*places, *moves, **to_scale, **head, **look).set_gid("layer-guide")
+    axes.plot([], [], color=ARROW, marker=r"$\rightarrow$", markersize=11, linestyle="none", label="guide")
     horizon = policies[0].info.get("settings", {}).get("horizon")
     ahead = f"{horizon} steps" if horizon else "some steps"
     over = ", mean over seeds" if len(policies) > 1 else ""

@@ -423,7 +423,10 @@ def write_report(
             f"vem train --resume {first}"
         )
     out = first / "report" if out is None else Path(out)
-    _make_directory(out / FIGURES)
+    try:
+        (out / FIGURES).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{out} cannot be written ({error.strerror}); choose another --out") from None
     by_data: dict[str, list[RunRecord]] = {}
     for record in records:
         by_data.setdefault(record.data.info.name, []).append(record)
@@ -455,16 +458,6 @@ def write_score_curve(directory: str | Path) -> Path | None:
     with drawing_style():
         drawings = draw_evaluated(series, *score_quantity(series))
     return drawings[0].write_files(Path(directory))[0] if drawings else None
-
-
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise RunError(f"{path.parent} cannot be written ({error.strerror}); choose another --out") from None
 
 
 def _row_dict(row: ScoreRow) -> dict[str, Any]:
