@@ -43,7 +43,9 @@ def test_the_page_works(page, trained, tmp_path):
     assert page.locator("html").get_attribute("data-ready") == "yes"
 
     def visible(selector: str) -> int:
-        return page.locator(selector).evaluate_all("all => all.filter(e => e.checkVisibility()).length")
+        return page.locator(selector).evaluate_all(
+            "all => all.filter(e => e.getClientRects().length && e.checkVisibility()).length"
+        )
 
     # The slider goes from one landscape to the next, and side by side shows all.
     output = page.locator("#landscape output")

@@ -15,7 +15,7 @@ import numpy as np
 
 from vem.errors import RunError, require
 from vem.estimation.result import read_estimate
-from vem.evaluation.statistics import Estimate, OverTasks, Table, estimate_text, over_tasks
+from vem.evaluation.statistics import Estimate, OverTasks, Table, over_tasks
 from vem.reports.log import (
     compare_series,
     data_tables,
@@ -249,23 +249,25 @@ def over_datasets_section(over: OverTasks | None) -> Section | None:
 
 
 def draw_over_datasets(over: OverTasks) -> list[Drawing]:
-    """The figures of the section."""
+    """The figures of the section, all of whose numbers are in its table."""
     styles = distinct_styles(len(over.methods))
-    return [draw_aggregates(over, styles), draw_profiles(over, styles), draw_improvements(over, styles)]
-
-
-def draw_aggregates(over: OverTasks, styles: Sequence[Style]) -> Drawing:
-    """The inter-quartile mean of every method, with its interval."""
-    figure, axes = new_figure(4.6, _height(len(over.methods)))
+    means, axes = new_figure(4.6, 1.1 + 0.34 * len(over.methods))
     draw_aggregate_panel(axes, over, styles, "interquartile_mean", "inter-quartile mean")
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     axes.set_xlabel(SCORE)
-    caption = f"Scores over {_basis(over)}. Bars: {SEEDS}."
-    numbers = "; ".join(
-        f"{method}: {estimate_text(one.interquartile_mean)}, mean {estimate_text(one.mean)}"
-        for method, one in over.aggregates.items()
-    )
-    return Drawing(f"{KEY}-scores", "Scores over all datasets", caption, figure, numbers)
+    profiles, axes = new_figure()
+    draw_profile_panel(axes, over, styles)
+    legend_below(axes)
+    improvements, axes = new_figure(4.6, 0.76 + 0.34 * len(over.methods))
+    draw_improvement_panel(axes, over, styles)
+    crossing = "Where lines cross, the order depends on the score that is needed."
+    return [
+        Drawing(f"{KEY}-scores", "Scores over all datasets", f"Bars: {SEEDS}.", means),
+        Drawing(f"{KEY}-profile", "Performance profiles", f"{crossing} Shaded: {SEEDS}.", profiles),
+        Drawing(
+            f"{KEY}-improvement", "Probability of improvement", f"Gray: no difference. Bars: {SEEDS}.", improvements
+        ),
+    ]
 
 
 def draw_aggregate_panel(axes: Any, over: OverTasks, styles: Sequence[Style], statistic: str, title: str) -> None:
@@ -273,18 +275,6 @@ def draw_aggregate_panel(axes: Any, over: OverTasks, styles: Sequence[Style], st
     estimates = [getattr(over.aggregates[method], statistic) for method in over.methods]
     _draw_estimates(axes, over.methods, estimates, styles)
     axes.set_title(title, loc="left", x=0.0, pad=8)
-
-
-def draw_profiles(over: OverTasks, styles: Sequence[Style]) -> Drawing:
-    """The share of runs above each score, for every method."""
-    figure, axes = new_figure()
-    draw_profile_panel(axes, over, styles)
-    legend_below(axes)
-    caption = (
-        f"Share of the runs that score more than x, over {_basis(over)}. Higher is better; where lines cross, the "
-        f"order depends on the score that is needed. Shaded: {SEEDS}."
-    )
-    return Drawing(f"{KEY}-profile", "Performance profiles", caption, figure)
 
 
 def draw_profile_panel(axes: Any, over: OverTasks, styles: Sequence[Style]) -> None:
@@ -299,20 +289,6 @@ def draw_profile_panel(axes: Any, over: OverTasks, styles: Sequence[Style]) -> N
         line.set_gid(f"series-{index}-line")
     axes.set(xlim=(levels[0], levels[-1]), ylim=(0, 1.02))
     label_axes(axes, f"{SCORE} x", "share of runs with a score above x")
-
-
-def draw_improvements(over: OverTasks, styles: Sequence[Style]) -> Drawing:
-    """The probability that the first method improves on each of the others."""
-    first, *others = over.methods
-    figure, axes = new_figure(4.6, _height(len(others)))
-    draw_improvement_panel(axes, over, styles)
-    caption = (
-        f"Probability that a run of {first} scores higher than one of each other method on the same dataset, mean over "
-        f"{_basis(over)}; equal scores count half. Gray: no difference. Bars: {SEEDS}."
-    )
-    numbers = "; ".join(f"{method}: {estimate_text(one, 2)}" for method, one in over.improvements.items())
-    title = "Probability of improvement"
-    return Drawing(f"{KEY}-improvement", title, caption, figure, numbers)
 
 
 def draw_improvement_panel(axes: Any, over: OverTasks, styles: Sequence[Style]) -> None:
@@ -331,14 +307,6 @@ def _draw_estimates(axes: Any, names: Sequence[str], estimates: Sequence[Estimat
         axes.plot([value], [place], style.marker, color=style.color, markersize=6)
     draw_rows(axes, [fill(name, TICK_WIDTH) for name in names])
     axes.margins(x=0.1)
-
-
-def _height(count: int) -> float:
-    return 1.1 + 0.34 * count
-
-
-def _basis(over: OverTasks) -> str:
-    return f"{len(over.tasks)} datasets, {over.seeds_text}"
 
 
 def _final_scores(one: Series) -> np.ndarray:

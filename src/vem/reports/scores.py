@@ -119,7 +119,7 @@ def paper_rows(run: RunRecord) -> list[ScoreRow]:
 COLUMNS: list[tuple[str, str, float, int | None]] = [
     ("return", "return", 1.0, None),
     ("success", "success (%)", 100.0, 1),
-    ("length", "steps", 1.0, 0),
+    ("length", "length", 1.0, 0),
     ("value_error", "V − G", 1.0, None),
 ]
 """Quantity, heading, factor, digits after the point (None: as many as the number needs); the score comes first."""
@@ -225,11 +225,7 @@ def _draw_dots(
     draw_rows(axes, [fill(one.label, TICK_WIDTH) for one, _ in known])
     axes.set_xlabel(unit)
     axes.margins(x=0.08)
-    first = next(iter(marks))
-    numbers = [
-        f"{one.label}: {r.quantities[first].interquartile_mean:.3g}" for one, r in known if first in r.quantities
-    ]
-    return [Drawing(name, title, caption, figure, "; ".join(numbers))]
+    return [Drawing(name, title, caption, figure)]
 
 
 def draw_evaluated(series: list[Series], quantity: str, unit: str) -> list[Drawing]:

@@ -74,13 +74,6 @@ class Drawing:
     caption: str
     """What is shown, with which uncertainty."""
     figure: Figure
-    numbers: str = ""
-    """What someone who cannot see it should know beside the caption."""
-
-    @property
-    def alternative(self) -> str:
-        """The figure in words."""
-        return " ".join(filter(None, (f"{self.title}.", self.caption, self.numbers)))
 
     @cached_property
     def svg(self) -> str:
