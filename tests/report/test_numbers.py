@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from vem.data.dataset import sample_episodes
+from vem.evaluation.statistics import Spread
 from vem.reports import mazes as landscape
 from vem.reports.log import draw_weights
 from vem.reports.records import common_labels, list_series, read_run
-from vem.reports.scores import draw_curves, score_row
+from vem.reports.scores import ScoreRow, behavior_row, draw_curves, score_row
+from vem.reports.style import cell_text
 from vem.training.diagnostics import summarize_weights
 from vem.training.records import EpisodeRecord
 from vem.training.run import RunDirectory
@@ -122,3 +124,29 @@ def test_failed_episodes_are_left_out_and_said(run, trained):
     assert (row.num_episodes, row.num_failed) == (11, 1)
     assert "1 episode failed" in row.remark
     assert row.quantities["score"].mean == pytest.approx(100 * (2 / 5 + 4 / 6) / 2)
+
+
+def test_recorded_episodes_of_another_length_are_said(run):
+    same = ScoreRow("vem", "policy", quantities={"length": Spread(30.0, None, 30.0, None)})
+    short = ScoreRow("vem", "policy", quantities={"length": Spread(10.0, None, 10.0, None)})
+    assert behavior_row(run, run.dataset, [same]).remark == "as recorded, from other starts"
+    assert "these episodes have 29 steps, those of the policies 10" in behavior_row(run, run.dataset, [short]).remark
+
+
+def test_an_executors_loss_is_not_drawn_beside_a_policys(trained, vem_run):
+    lines = (vem_run / "metrics.jsonl").read_text()
+    (vem_run / "metrics.jsonl").write_text(lines.replace('"policy"', '"executor"'))
+    series = list_series([read_run(vem_run), read_run(trained["bc"])])
+    names = [drawing.name for drawing in draw_curves(series) if "policy-loss" in drawing.name]
+    assert names == ["curve-policy-loss", "curve-policy-loss-executor"]
+    assert "curve-policy-loss" in {drawing.name for drawing in draw_curves(series[:-1])}
+
+
+def test_numbers_are_written_alike():
+    assert [cell_text(value) for value in (10480.0, 5688.0, -24210.0, 0.12345, -0.0)] == [
+        "10,480",
+        "5,688",
+        "−24,210",
+        "0.1235",
+        "0",
+    ]

@@ -236,3 +236,23 @@ def test_the_headline_favors_none_of_several_equal_rows(both):
     assert "Score 58.3 in 3 of 3 rows." in page.text
     assert "the highest of" not in page.text
     assert report.groups[0].result[0] == "Score 58.3"
+
+
+def test_a_notebook_shows_a_few_words(both):
+    report, _ = both
+    assert repr(report).startswith(f"<Report {report.page}: 2 runs on antmaze-umaze, ")
+    assert "\n" not in repr(report)
+    assert report._repr_html_().startswith(f'<a href="{report.page}">')
+    assert "Score 58.3" in report._repr_html_()
+    policy = report.groups[0].series[0].policies[0]
+    assert repr(policy) == "<Policy seed0-expectile0.3: gaussian, 29 observations to 8 actions>"
+
+
+def test_the_parts_come_in_the_order_in_which_people_look_for_them(both):
+    report, page = both
+    keys = ["scores", "sweep", "landscape", "returns", "checks", "data", "curves", "columns", "support"]
+    shown = [section.key for section in report.groups[0].sections]
+    assert [key for key in keys if key in shown] == [key for key in shown if key in keys]
+    assert shown[:4] == keys[:4]
+    assert all(section.has_content for section in report.groups[0].sections)
+    assert "Nothing was checked when vem and bc ended." in page.text

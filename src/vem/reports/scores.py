@@ -343,7 +343,7 @@ def draw_curves(series: list[Series]) -> list[Drawing]:
     """
     names = {metric for one in series for line in one.run.metrics for found in line.trials.values() for metric in found}
     executors = [one for one in series if any(line.stage == "executor" for line in one.run.metrics)]
-    others = [one for one in series if one not in executors]
+    others = [one for one in series if all(line.stage != "executor" for line in one.run.metrics)]
     drawings = []
     for metric in [name for name in METRICS if name in names] + sorted(names - METRICS.keys()):
         if metric in WITHOUT_ZERO and executors and others:
