@@ -41,7 +41,6 @@ LONG = (
     "vem compare door-human pen-human --data-dir",
     "vem compare paper --data-dir",
     "vem estimate runs/",
-    "vem report RUN --held-out",
     "vem report RUN --out",
     "vem select runs/antmaze-umaze-vem",
     "vem sweep antmaze-umaze.hdf5 --discount",

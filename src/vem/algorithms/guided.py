@@ -29,7 +29,7 @@ from vem.algorithms.vem import (
     steps_of,
     weigh_rows,
 )
-from vem.losses import AdvantageScale
+from vem.losses import WEIGHTS, AdvantageScale
 from vem.networks import Network, Shares, apply_network, descend, draw_rows, init_network, log_deviation
 from vem.plan import n_step
 
@@ -230,6 +230,7 @@ def guided(config: VEM, spec: Spec, num_steps: int) -> PolicyLearner:
         draw_moves,
         whole_move,
         trains_policy=False,
+        weights=lambda memory, rows: WEIGHTS[config.weight](memory.advantages[rows.drawable], memory.scale.temperature),
     )
     empty_ends = lambda: jnp.zeros(spec.num_rows, jnp.int32)
     executor = Stage(

@@ -530,8 +530,11 @@ def regression(config: VEM, spec: Spec, num_steps: int) -> PolicyLearner:
         log_std = log_deviation(state.policy.free_log_std, config.log_std_low, config.log_std_high)
         return {"actor": state.policy.actor, "log_std": log_std, "critics": state.critics}
 
+    def weights(memory: PolicyMemory, rows: Rows) -> jax.Array:
+        return WEIGHTS[config.weight](memory.advantages[rows.drawable], memory.scale.temperature)
+
     empty = lambda: empty_weights(config, spec)
-    stage = Stage("policy", num_steps, None, config.batch_size, empty, refresh, update, draw)
+    stage = Stage("policy", num_steps, None, config.batch_size, empty, refresh, update, draw, weights=weights)
     return PolicyLearner(init, (stage,), export, "gaussian")
 
 
@@ -567,9 +570,24 @@ def value_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
         state, more = update_policy(config, spec.head, optimizer, state, weight, batch)
         return state, metrics | more | {"temperature": scale.temperature}
 
+    def weights(memory: ValueMemory, rows: Rows) -> jax.Array:
+        assert memory.scale is not None, "of the joint schedule"
+        adv = advantage(memory.returns.min(0), memory.values.mean(0), memory.scale, config.advantage, config.drop_below)
+        return WEIGHTS[config.weight](adv[rows.drawable], memory.scale.temperature)
+
     name, fresh = "joint" if is_joint else "value", plan.rolling_rows(num_fresh(config))
-    steps = (num_steps, config.steps_per_refresh, config.batch_size)
-    return Stage(name, *steps, empty, refresh, update, trains_policy=is_joint, fresh_rows=fresh)
+    return Stage(
+        name,
+        num_steps,
+        config.steps_per_refresh,
+        config.batch_size,
+        empty,
+        refresh,
+        update,
+        trains_policy=is_joint,
+        fresh_rows=fresh,
+        weights=weights if is_joint else None,
+    )
 
 
 def make(config: VEM, spec: Spec, num_steps: int) -> Algorithm:

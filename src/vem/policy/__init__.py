@@ -32,7 +32,7 @@ SLICE_ROWS = 1024
 """Observations valued at a time: BCQ makes ten of each."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Policy:
     """A trained policy: ``act`` maps observations to actions within the data's bounds."""
 
@@ -42,6 +42,11 @@ class Policy:
     """Facts about its making: algorithm, seed, settings, dataset, environment, versions."""
     encoder: Encoder | None = None
     """How the log's own columns become observations and actions; for policies trained on a table."""
+
+    def __repr__(self) -> str:
+        names = [str(self.info[name]) for name in ("algorithm", "dataset", "trial") if self.info.get(name)]
+        sizes = f"{self.observation_size} observations to {self.action_size} actions"
+        return f"<Policy {' '.join(names)}: {self.kind}, {sizes}>"
 
     @property
     def observation_size(self) -> int:
