@@ -123,7 +123,7 @@ class Evaluator:
             is_drawn = isinstance(actor, Policy) and actor.is_drawn if is_stochastic is None else is_stochastic
             for episode in range(num_episodes):
                 record = EpisodeRecord(name, episode, episode_seed(seed, episode))
-                tasks.append(_Task(record, payload, is_drawn, episode < num_paths, episode == 0 < num_paths))
+                tasks.append(_Task(record, payload, is_drawn, episode < num_paths))
         while len(self._workers) < min(self.num_workers, len(tasks)):
             self._workers.append(_Worker(self._environment, self._episode_seconds))
         self._check_sizes(actors)
