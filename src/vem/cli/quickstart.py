@@ -78,7 +78,7 @@ def resume(options: argparse.Namespace) -> int:
     from vem.errors import SettingsError
     from vem.training.run import Run
 
-    given = [name for name in ("dataset", "data_dir", "evaluate_every") if getattr(options, name) is not None]
+    given = [name for name in ("dataset", "data_dir", "evaluate_every", "steps") if getattr(options, name) is not None]
     if given:
         names = ", ".join(name.replace("_", "-") for name in given)
         raise SettingsError(f"the example keeps its data and settings; leave out {names}")

@@ -145,7 +145,7 @@ def select(
         if found is None:
             if progress:
                 print(f"{one.directory}: estimating", flush=True)
-            found = estimate(one.path, discount=chosen, steps=steps, seed=seed, progress=progress)
+            found = estimate(one.directory, discount=chosen, steps=steps, seed=seed, progress=progress)
         estimates.append((one, found))
     pairs = [(one, group) for one, found in estimates for group in found.groups]
     if len(pairs) > MOST_CANDIDATES:
@@ -191,7 +191,7 @@ def _find_runs(given: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
                 warnings.append(f"{one.directory} is left out: it has not finished")
         if not any(one.is_finished for one in below):
             raise RunError(f"{path} holds no finished run; make some with vem sweep, vem compare or vem train")
-    names = [one.path.resolve() for one in found]
+    names = [one.directory.resolve() for one in found]
     if len(set(names)) != len(names):
         raise SettingsError("a run is given twice; each is one candidate")
     return found, warnings
