@@ -10,7 +10,6 @@ from safetensors.numpy import save
 
 from vem.errors import RunError, VemError
 from vem.policy import FORMAT, VERSION, Policy, load_policy, make_policy
-from vem.policy.kinds import ACTORS
 from vem.storage import write_file, write_tensors
 
 BOUNDS = (np.asarray([-2.0]), np.asarray([4.0]))

@@ -20,9 +20,9 @@ import numpy as np
 from vem.algorithms.base import put_rows, spec_of
 from vem.algorithms.bc import BC, make
 from vem.data.dataset import Dataset
-from vem.networks import Network, apply_network, make_head
+from vem.networks import Network, apply_network
 from vem.policy import Policy
-from vem.policy.kinds import Tensors, choices_in, find_actor, network
+from vem.policy.kinds import find_density, normalized
 from vem.training.loop import start, train
 from vem.training.request import Trial
 
@@ -91,27 +91,20 @@ def _prepared(decisions: Decisions, counts: np.ndarray | None) -> tuple[np.ndarr
     return np.ones((1, len(weights))) if counts is None else counts, weights, factors
 
 
-# Densities of actions: those of stored policies that sample, and a model of the behavior behind the log.
+# Densities of actions: that of a stored policy, and a model of the behavior behind the log.
 
 
 BEHAVIOR_STEPS = 2000
-EDGE = 1 - 1e-4
-"""Actions of a squashed Normal are taken to be within ± this: its density has no bound at ±1."""
-
 Density = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(observations as recorded, actions in the networks' units) → log-density of each."""
 
 
 def policy_density(policy: Policy) -> Density | None:
     """The log-density of the policy's sampled actions; None where it has none: a fixed choice among numbers."""
-    kinds = {"gaussian": _gaussian, "guided": _guided, "tanh-gaussian": _tanh_gaussian}
-    find = kinds.get(policy.kind)
-    if find is None and all(policy.action_choices) and policy.action_choices:
-        find = _fixed(policy.kind)
-    if find is None:
+    density, tensors = find_density(policy.kind, policy.tensors), policy.tensors
+    if density is None:
         return None
-    mean, deviation = policy.tensors["observation_mean"], policy.tensors["observation_deviation"]
-    return lambda observations, actions: find(policy.tensors, (observations - mean) / deviation, actions)
+    return lambda observations, actions: density(tensors, normalized(tensors, observations), actions)
 
 
 def fit_behavior(dataset: Dataset, num_steps: int | None = None) -> Density:
@@ -133,37 +126,3 @@ def fit_behavior(dataset: Dataset, num_steps: int | None = None) -> Density:
     return lambda observations, actions: np.asarray(
         likelihood(actor, jnp.asarray((observations - mean) / deviation), jnp.asarray(actions)), np.float64
     )
-
-
-def _likelihood(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    head = make_head(actions.shape[1], choices_in(tensors))
-    outputs = jnp.asarray(network(tensors, "actor", inputs))
-    return np.asarray(head.log_likelihood(outputs, jnp.asarray(tensors["log_std"]), jnp.asarray(actions)), np.float64)
-
-
-def _gaussian(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    return _likelihood(tensors, inputs, actions)
-
-
-def _guided(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    moves = network(tensors, "guide", inputs) * (tensors["move_scale"] > 0)
-    return _likelihood(tensors, np.concatenate([inputs, moves], axis=-1), actions)
-
-
-def _tanh_gaussian(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """The density of a squashed Normal, log N(artanh a; mean, σ²) − Σ log(1 − a²)."""
-    mean, log_std = np.split(network(tensors, "actor", inputs).astype(np.float64), 2, axis=-1)
-    log_std = np.clip(log_std, *tensors["log_std_bounds"])
-    inside = np.clip(actions, -EDGE, EDGE).astype(np.float64)
-    standardized = (np.arctanh(inside) - mean) / np.exp(log_std)
-    return np.sum(-0.5 * standardized**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log1p(-(inside**2)), axis=-1)
-
-
-def _fixed(kind: str) -> Callable[[Tensors, np.ndarray, np.ndarray], np.ndarray]:
-    """Log-probability of choices that are always the same in a state: 0 or −∞."""
-
-    def density(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        is_chosen = np.all(find_actor(kind)(tensors, inputs, None) == actions, axis=-1)
-        return np.where(is_chosen, 0.0, -np.inf)
-
-    return density

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from vem.data.encoding import ABSENT, Encoder, InputColumn, label_text, typed_label
 from vem.errors import RunError, SettingsError, require
-from vem.policy.kinds import Tensors, bcq_latents, choices_in
+from vem.policy.kinds import bounded, find_kind, normalized
 from vem.storage import write_file
 
 if TYPE_CHECKING:
@@ -76,22 +76,26 @@ def export_policy(
 
 def make_model(policy: Policy) -> Any:
     """The ONNX model of a policy, without metadata."""
-    from onnx import checker, helper
+    from onnx import checker
 
-    build, tensors, encoder = find_builder(policy.kind), policy.tensors, policy.encoder
-    graph = Graph([*policy.columns, *output_names(encoder).values(), valid_name(encoder), "observation"])
+    tensors, encoder = policy.tensors, policy.encoder
+    graph = Graph([*policy.columns, *output_names(encoder).values(), valid_name(encoder), OBSERVATION])
     observed = observation(graph, encoder, policy.observation_size)
-    valid = finite_rows(graph, observed)
-    centered = graph.add("Sub", observed, graph.constant(tensors["observation_mean"]))
-    inputs = graph.add("Div", centered, graph.constant(tensors["observation_deviation"]))
-    actions = bounded(graph, tensors, build(graph, tensors, inputs))
-    give_actions(graph, tensors, encoder, actions, valid)
+    try:
+        actions = bounded(tensors, find_kind(policy.kind).act(tensors, normalized(tensors, observed), None))
+        valid = np.all(np.isfinite(observed), axis=1) & np.all(np.isfinite(actions), axis=1)
+        give_actions(graph, policy, actions, valid)
+    except (TypeError, AttributeError, ValueError, IndexError) as error:
+        raise RunError(
+            f"a policy of kind {policy.kind!r} cannot be exported: how it acts holds more than functions of whole "
+            f"arrays that ONNX has too ({error})"
+        ) from None
     doc = "Most likely actions; rows whose output 'valid' is false could not be used."
     opsets = [helper.make_opsetid("", OPSET)]
     if any(node.domain == ML for node in graph.nodes):
         opsets.append(helper.make_opsetid(ML, ML_OPSET))
     model = helper.make_model(
-        graph.make("policy", doc),
+        helper.make_graph(graph.nodes, "policy", graph.inputs, graph.outputs, graph.constants, doc),
         opset_imports=opsets,
         ir_version=IR_VERSION,
         producer_name="vem",
@@ -124,14 +128,43 @@ def metadata(policy: Policy) -> dict[str, Any]:
     return {**facts, "kind": policy.kind, "inputs": inputs, "actions": actions, "versions": versions}
 
 
-# A small builder of ONNX graphs: each call adds a node and returns the name of its output.
+# Arrays that note what NumPy does to them as nodes of an ONNX graph.
 
 
 BATCH = "batch"
 """Name of the dimension whose size is free."""
-FLOAT, INT, STRING, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING, TensorProto.BOOL
 ML = "ai.onnx.ml"
 """The standard's second set of operators, which has the dictionary from text to numbers."""
+OPERATORS = {
+    "add": "Add",
+    "subtract": "Sub",
+    "multiply": "Mul",
+    "divide": "Div",
+    "negative": "Neg",
+    "absolute": "Abs",
+    "matmul": "MatMul",
+    "maximum": "Max",
+    "minimum": "Min",
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+    "sin": "Sin",
+    "cos": "Cos",
+    "tanh": "Tanh",
+}
+TESTS = {
+    "equal": "Equal",
+    "greater": "Greater",
+    "greater_equal": "GreaterOrEqual",
+    "less": "Less",
+    "less_equal": "LessOrEqual",
+    "isnan": "IsNaN",
+    "isinf": "IsInf",
+    "bitwise_and": "And",
+    "bitwise_or": "Or",
+    "invert": "Not",
+}
+"""NumPy's functions of single numbers → ONNX's operators; those of ``TESTS`` tell true from false."""
 
 
 class Graph:
@@ -144,7 +177,7 @@ class Graph:
         self.outputs: list[ValueInfoProto] = []
         self._names = set(reserved)
 
-    def name(self, stem: str) -> str:
+    def _name(self, stem: str) -> str:
         """A name that nothing in the graph has yet."""
         number = 0
         while (name := f"{stem}_{number}") in self._names:
@@ -152,54 +185,138 @@ class Graph:
         self._names.add(name)
         return name
 
-    def input(self, name: str, kind: int, *shape: int) -> str:
+    def input(self, name: str, dtype: Any, *shape: int) -> Array:
         """An input of shape (batch, …)."""
-        self.inputs.append(helper.make_tensor_value_info(name, kind, [BATCH, *shape]))
-        return name
+        self.inputs.append(helper.make_tensor_value_info(name, _proto(dtype), [BATCH, *shape]))
+        return Array(self, name, np.dtype(dtype))
 
-    def output(self, value: str, name: str, kind: int, *shape: int) -> None:
-        """Give ``value`` as an output of shape (batch, …)."""
-        self.nodes.append(helper.make_node("Identity", [value], [name]))
-        self.outputs.append(helper.make_tensor_value_info(name, kind, [BATCH, *shape]))
+    def output(self, array: Array, name: str, *shape: int) -> None:
+        """Give an array as an output of shape (batch, …)."""
+        self.nodes.append(helper.make_node("Identity", [array.name], [name]))
+        self.outputs.append(helper.make_tensor_value_info(name, _proto(array.dtype), [BATCH, *shape]))
 
-    def constant(self, value: Any, dtype: Any = np.float32) -> str:
+    def constant(self, value: Any, dtype: Any) -> Array:
         """A constant array; text has dtype object."""
-        name = self.name("constant")
+        name = self._name("constant")
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
-        return name
+        return Array(self, name, np.dtype(dtype))
 
-    def add(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+    def add(self, operator: str, dtype: Any, *inputs: Array, domain: str = "", **attributes: Any) -> Array:
         """The output of one more node."""
-        name = self.name(operator)
-        self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
-        return name
+        name = self._name(operator)
+        names = [array.name for array in inputs]
+        self.nodes.append(helper.make_node(operator, names, [name], domain=domain, **attributes))
+        return Array(self, name, np.dtype(dtype))
 
-    def cast(self, value: str, kind: int) -> str:
-        """The value in another type."""
-        return self.add("Cast", value, to=kind)
+    def alike(self, *values: Any) -> list[Array]:
+        """Arrays and constants of one type: that of the arrays, float32 where one of them is of floats."""
+        dtypes = {value.dtype for value in values if isinstance(value, Array)}
+        dtype = np.dtype(np.float32) if np.dtype(np.float32) in dtypes else np.result_type(*dtypes)
+        return [value.astype(dtype) if isinstance(value, Array) else self.constant(value, dtype) for value in values]
 
-    def column(self, values: str, index: int) -> str:
-        """Column ``index`` of values of shape (batch, columns), as (batch,)."""
-        return self.add("Gather", values, self.constant(index, np.int64), axis=1)
 
-    def unsqueezed(self, value: str, axis: int = 1) -> str:
-        """The value with one more axis."""
-        return self.add("Unsqueeze", value, self.constant([axis], np.int64))
+class Array(np.lib.mixins.NDArrayOperatorsMixin):
+    """A value of the graph: NumPy's functions and operators of it add nodes."""
 
-    def network(self, tensors: dict[str, np.ndarray], name: str, inputs: str) -> str:
-        """The output of the network stored under ``name``: ReLU between layers."""
-        index, hidden = 0, inputs
-        while f"{name}.{index}.weight" in tensors:
-            if index:
-                hidden = self.add("Relu", hidden)
-            hidden = self.add("MatMul", hidden, self.constant(tensors[f"{name}.{index}.weight"]))
-            hidden = self.add("Add", hidden, self.constant(tensors[f"{name}.{index}.bias"]))
-            index += 1
-        return hidden
+    def __init__(self, graph: Graph, name: str, dtype: np.dtype) -> None:
+        self.graph, self.name, self.dtype = graph, name, dtype
 
-    def make(self, name: str, doc: str) -> GraphProto:
-        """The graph."""
-        return helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.constants, doc)
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise TypeError("it asks for the numbers of an array")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Array:
+        operator = OPERATORS.get(ufunc.__name__) or TESTS.get(ufunc.__name__)
+        if ufunc is np.isfinite:
+            return ~(np.isnan(self) | np.isinf(self))
+        if operator is None or method != "__call__" or options:
+            raise TypeError(f"numpy.{ufunc.__name__}")
+        arrays = self.graph.alike(*inputs)
+        dtype = np.bool_ if ufunc.__name__ in TESTS else arrays[0].dtype
+        return self.graph.add(operator, dtype, *arrays)
+
+    def __array_function__(self, function: Callable, types: Any, inputs: tuple, options: dict[str, Any]) -> Array:
+        if function not in FUNCTIONS:
+            raise TypeError(f"numpy.{function.__name__}")
+        return FUNCTIONS[function](self.graph, *inputs, **options)
+
+    def __getitem__(self, key: Any) -> Array:
+        """Slices, whole numbers and new axes; ``...`` in front of slices alone."""
+        parts, array, axis = key if isinstance(key, tuple) else (key,), self, 0
+        if parts[0] is Ellipsis:
+            parts = parts[1:]
+            axis = -len(parts)
+        for part in parts:
+            if part is None:
+                array = self.graph.add("Unsqueeze", self.dtype, array, self.graph.constant([axis], np.int64))
+            elif isinstance(part, slice):
+                if part != slice(None):
+                    ends = (part.start or 0, np.iinfo(np.int64).max if part.stop is None else part.stop, axis)
+                    bounds = (self.graph.constant([end], np.int64) for end in ends)
+                    array = self.graph.add("Slice", self.dtype, array, *bounds)
+            else:
+                array = self.graph.add("Gather", self.dtype, array, self.graph.constant(part, np.int64), axis=axis)
+                axis -= axis >= 0
+            axis += 1
+        return array
+
+    def astype(self, dtype: Any) -> Array:
+        """The array in another type."""
+        same = np.dtype(dtype) == self.dtype
+        return self if same else self.graph.add("Cast", dtype, self, to=_proto(dtype))
+
+
+def _proto(dtype: Any) -> int:
+    return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+def _concatenate(graph: Graph, arrays: Sequence[Any], axis: int = 0) -> Array:
+    same = graph.alike(*arrays)
+    return same[0] if len(same) == 1 else graph.add("Concat", same[0].dtype, *same, axis=axis)
+
+
+def _where(graph: Graph, condition: Any, chosen: Any, other: Any) -> Array:
+    if not isinstance(condition, Array):
+        condition = graph.constant(condition, np.bool_)
+    if isinstance(chosen, Array) or isinstance(other, Array):
+        chosen, other = graph.alike(chosen, other)
+    else:
+        chosen, other = (graph.constant(value, np.float32) for value in (chosen, other))
+    return graph.add("Where", chosen.dtype, condition, chosen, other)
+
+
+def _all(graph: Graph, array: Array, axis: int, keepdims: bool = False) -> Array:
+    least = graph.add("ReduceMin", np.float32, array.astype(np.float32), axes=[axis], keepdims=keepdims)
+    return least.astype(np.bool_)
+
+
+def _zeros_like(graph: Graph, array: Array) -> Array:
+    zero = numpy_helper.from_array(np.zeros(1, np.float32))
+    return graph.add("ConstantOfShape", np.float32, graph.add("Shape", np.int64, array), value=zero)
+
+
+FUNCTIONS: dict[Callable, Callable[..., Array]] = {
+    np.concatenate: _concatenate,
+    np.where: _where,
+    np.all: _all,
+    np.zeros_like: _zeros_like,
+    np.clip: lambda graph, array, low, high: np.minimum(np.maximum(array, low), high),
+    np.argmax: lambda graph, array, axis, keepdims=False: graph.add(
+        "ArgMax", np.int64, array, axis=axis, keepdims=keepdims
+    ),
+    np.max: lambda graph, array, axis, keepdims=False: graph.add(
+        "ReduceMax", array.dtype, array, axes=[axis], keepdims=keepdims
+    ),
+    np.sum: lambda graph, array, axis, keepdims=False: graph.add(
+        "ReduceSum", array.dtype, array, graph.constant([axis], np.int64), keepdims=keepdims
+    ),
+    np.take_along_axis: lambda graph, array, indices, axis: graph.add(
+        "GatherND", array.dtype, array, indices, batch_dims=axis
+    ),
+}
+"""NumPy's other functions, as far as kinds of policies use them.
+
+``take_along_axis`` takes whole entries: indices of shape (…, 1).
+"""
 
 
 # The inputs and outputs of an exported policy: an observation and its action, or the log's own columns.
@@ -218,12 +335,11 @@ def missing_text(column: InputColumn) -> str:
     return text
 
 
-def observation(graph: Graph, encoder: Encoder | None, size: int) -> str:
+def observation(graph: Graph, encoder: Encoder | None, size: int) -> Any:
     """The inputs, as observations of shape (batch, size); NaN or infinite where a row cannot be used."""
     if encoder is None:
-        return graph.input(OBSERVATION, FLOAT, size)
-    columns = [_input(graph, column) for column in encoder.inputs]
-    return columns[0] if len(columns) == 1 else graph.add("Concat", *columns, axis=1)
+        return graph.input(OBSERVATION, np.float32, size)
+    return np.concatenate([_input(graph, column) for column in encoder.inputs], axis=1)
 
 
 def input_type(column: InputColumn) -> str:
@@ -233,53 +349,34 @@ def input_type(column: InputColumn) -> str:
     return "bool" if column.kind == "boolean" and column.missing != "indicator" else "float"
 
 
-def _input(graph: Graph, column: InputColumn) -> str:
-    """The numbers of one column, (batch, features), as ``InputColumn.encode`` gives them."""
+def _input(graph: Graph, column: InputColumn) -> Any:
+    """The numbers of one column, (batch, features)."""
     if column.kind == "categorical":
-        return _categories(graph, column)
+        codes = _codes(graph, column)
+        return np.where((codes == UNKNOWN)[:, None], np.nan, column.encode(codes))
     if input_type(column) == "bool":
-        return graph.unsqueezed(graph.cast(graph.input(column.name, BOOL), FLOAT))
-    values = graph.unsqueezed(graph.input(column.name, FLOAT))
-    absent = graph.add("IsNaN", values)
+        return column.encode(graph.input(column.name, np.bool_).astype(np.float32))
+    values: Any = graph.input(column.name, np.float32)
     for sentinel in column.sentinels:
-        absent = graph.add("Or", absent, graph.add("Equal", values, graph.constant(sentinel)))
+        values = np.where(values == sentinel, np.nan, values)
     if column.kind == "boolean":  # what is neither true nor false is refused
-        flags = (graph.add("Equal", values, graph.constant(flag)) for flag in (0.0, 1.0))
-        values = graph.add("Where", graph.add("Or", *flags), values, graph.constant(np.inf))
-    if column.missing != "indicator":
-        return graph.add("Where", absent, graph.constant(np.nan), values)
-    filled = graph.add("Where", absent, graph.constant(column.fill), values)
-    return graph.add("Concat", filled, graph.cast(absent, FLOAT), axis=1)
+        values = np.where((values == 0) | (values == 1) | np.isnan(values), values, np.inf)
+    return column.encode(values)
 
 
-def _categories(graph: Graph, column: InputColumn) -> str:
+def _codes(graph: Graph, column: InputColumn) -> Any:
     codes_of = {label: code for code, label in enumerate(column.labels)}
     codes_of |= {label_text(sentinel): ABSENT for sentinel in column.sentinels}
     codes_of[missing_text(column)] = ABSENT
-    codes = graph.add(
+    return graph.add(
         "LabelEncoder",
-        graph.input(column.name, STRING),
+        np.int64,
+        graph.input(column.name, object),
         domain=ML,
         keys_strings=list(codes_of),
         values_int64s=list(codes_of.values()),
         default_int64=UNKNOWN,
     )
-    codes = graph.unsqueezed(codes)
-    first = ABSENT if column.missing == "indicator" else 0
-    usable = graph.add("GreaterOrEqual", codes, graph.constant(first, np.int64))
-    hot = graph.cast(graph.add("Equal", codes, graph.constant(np.arange(len(column.labels)), np.int64)), FLOAT)
-    features = graph.add("Where", usable, hot, graph.constant(np.nan))
-    if column.missing != "indicator":
-        return features
-    absent = graph.add("Equal", codes, graph.constant(ABSENT, np.int64))
-    return graph.add("Concat", features, graph.cast(absent, FLOAT), axis=1)
-
-
-def finite_rows(graph: Graph, observations: str) -> str:
-    """Whether all numbers of a row are finite, (batch,)."""
-    wrong = graph.add("Or", graph.add("IsNaN", observations), graph.add("IsInf", observations))
-    fine = graph.cast(graph.add("Not", wrong), FLOAT)
-    return graph.cast(graph.add("ReduceMin", fine, axes=[1], keepdims=0), BOOL)
 
 
 def output_names(encoder: Encoder | None) -> dict[str, str]:
@@ -304,45 +401,46 @@ def valid_name(encoder: Encoder | None) -> str:
     return name
 
 
-def give_actions(graph: Graph, tensors: Tensors, encoder: Encoder | None, actions: str, valid: str) -> None:
+def give_actions(graph: Graph, policy: Policy, actions: Any, valid: Any) -> None:
     """Add the outputs: the log's action columns, or the actions as ``Policy.act`` shapes them; and ``valid``."""
-    if encoder is None:
-        _give_array(graph, tensors, actions, valid)
+    if policy.encoder is None:
+        _give_array(graph, policy, actions, valid)
     else:
-        names = output_names(encoder)
+        encoder, names = policy.encoder, output_names(policy.encoder)
         for index, (column, kind) in enumerate(zip(encoder.outputs, encoder.output_types, strict=True)):
-            values, name = graph.column(actions, index), names[column.name]
+            values = actions[:, index]
             if column.kind == "discrete":
-                _give_labels(graph, name, column.labels, kind, values, valid)
+                values = _labels(graph, column.labels, kind, values, valid)
             else:
-                graph.output(graph.add("Where", valid, values, graph.constant(np.nan)), name, FLOAT)
-    graph.output(valid, valid_name(encoder), BOOL)
+                values = np.where(valid, values, np.nan)
+            graph.output(values, names[column.name])
+    graph.output(valid, valid_name(policy.encoder))
 
 
-def _give_array(graph: Graph, tensors: Tensors, actions: str, valid: str) -> None:
-    choices, size = choices_in(tensors), tensors["action_low"].size
-    is_code = bool(choices) and all(choices)
-    shape = () if len(choices) == 1 else (size,)
-    if not shape:
-        actions = graph.column(actions, 0)
-    usable = graph.unsqueezed(valid) if shape else valid
-    nothing = graph.constant(-1, np.int64) if is_code else graph.constant(np.nan)
-    values = graph.cast(actions, INT) if is_code else actions
-    graph.output(graph.add("Where", usable, values, nothing), ACTION, INT if is_code else FLOAT, *shape)
+def _give_array(graph: Graph, policy: Policy, actions: Any, valid: Any) -> None:
+    choices = policy.action_choices
+    if len(choices) == 1:
+        shape, actions = (), actions[:, 0]
+    else:
+        shape, valid = (policy.action_size,), valid[:, None]
+    if choices and all(choices):
+        actions = np.where(valid, actions, -1).astype(np.int64)
+    else:
+        actions = np.where(valid, actions, np.nan)
+    graph.output(actions, ACTION, *shape)
 
 
-def _give_labels(graph: Graph, name: str, labels: tuple[str, ...], kind: str, values: str, valid: str) -> None:
+def _labels(graph: Graph, labels: tuple[str, ...], kind: str, values: Any, valid: Any) -> Array:
     """What the codes stand for, in the type that the column has in the log."""
-    nothing: dict[str, tuple[Any, Any, int]] = {
-        "integer": (-1, np.int64, INT),
-        "number": (np.nan, np.float32, FLOAT),
-        "boolean": (False, np.bool_, BOOL),
-        "text": ("", object, STRING),
+    nothing: dict[str, tuple[Any, Any]] = {
+        "integer": (-1, np.int64),
+        "number": (np.nan, np.float32),
+        "boolean": (False, np.bool_),
+        "text": ("", object),
     }
-    empty, dtype, proto = nothing[kind]
+    empty, dtype = nothing[kind]
     table = graph.constant([*(typed_label(label, kind) for label in labels), empty], dtype)
-    codes = graph.add("Where", valid, graph.cast(values, INT), graph.constant(len(labels), np.int64))
-    graph.output(graph.add("Gather", table, codes), name, proto)
+    return graph.add("Gather", dtype, table, np.where(valid, values, len(labels)).astype(np.int64))
 
 
 # Whether an exported file acts as the policy does: both on the same thousands of rows.
@@ -512,114 +610,3 @@ def log_columns(encoder: Encoder, observations: np.ndarray) -> Inputs:
         else:
             columns[column.name] = np.where(absent, np.nan, features[:, 0])
     return columns
-
-
-# How each kind of policy acts, as ONNX nodes: what ``vem.policy.kinds`` does in NumPy without a key.
-
-
-Builder = Callable[[Graph, Tensors, str], str]
-"""(graph, tensors, normalized observations) → actions, (batch, size): numbers in ±1 units, codes of choices."""
-
-
-def _most_likely(graph: Graph, tensors: Tensors, outputs: str) -> str:
-    choices = choices_in(tensors)
-    if not any(choices):
-        return graph.add("Tanh", outputs)
-    columns, start = [], 0
-    for count in choices:
-        stop = start + max(count, 1)
-        bounds = (graph.constant([bound], np.int64) for bound in (start, stop, 1))
-        part = graph.add("Slice", outputs, *bounds)
-        columns.append(_largest(graph, part) if count else graph.add("Tanh", part))
-        start = stop
-    return columns[0] if len(columns) == 1 else graph.add("Concat", *columns, axis=1)
-
-
-def _largest(graph: Graph, values: str) -> str:
-    """The code of the largest of each row, the first of equal ones, as (batch, 1) floats."""
-    return graph.cast(graph.add("ArgMax", values, axis=1, keepdims=1), FLOAT)
-
-
-def _actor(graph: Graph, tensors: Tensors, inputs: str) -> str:
-    return _most_likely(graph, tensors, graph.network(tensors, "actor", inputs))
-
-
-def _guided(graph: Graph, tensors: Tensors, inputs: str) -> str:
-    named = graph.constant(tensors["move_scale"] > 0)
-    moves = graph.add("Mul", graph.network(tensors, "guide", inputs), named)
-    return _actor(graph, tensors, graph.add("Concat", inputs, moves, axis=1))
-
-
-def _tanh_gaussian(graph: Graph, tensors: Tensors, inputs: str) -> str:
-    outputs = graph.network(tensors, "actor", inputs)
-    size = tensors["action_low"].size
-    bounds = (graph.constant([bound], np.int64) for bound in (0, size, 1))
-    return graph.add("Tanh", graph.add("Slice", outputs, *bounds))
-
-
-def _bcq(graph: Graph, tensors: Tensors, inputs: str) -> str:
-    """The best of several generated and perturbed actions, always from the same latents."""
-    latents = bcq_latents(tensors, int(tensors["num_actions"].item()))
-    _, count, size = latents.shape
-    bounds = (graph.constant([bound], np.int64) for bound in (0, 1))
-    batch = graph.add("Slice", graph.add("Shape", inputs), *bounds)
-
-    def repeated(value: str, width: int) -> str:
-        shape = graph.add("Concat", batch, graph.constant([count, width], np.int64), axis=0)
-        return graph.add("Expand", value, shape)
-
-    observed = repeated(graph.unsqueezed(inputs), tensors["observation_mean"].size)
-    drawn = repeated(graph.constant(latents), size)
-    joined = graph.add("Concat", observed, drawn, axis=2)
-    actions = graph.add("Tanh", graph.network(tensors, "decoder", joined))
-    joined = graph.add("Concat", observed, actions, axis=2)
-    moves = graph.add("Tanh", graph.network(tensors, "perturbation", joined))
-    actions = graph.add("Add", actions, graph.add("Mul", moves, graph.constant(tensors["limit"])))
-    actions = graph.add("Clip", actions, graph.constant(-1.0), graph.constant(1.0))
-    values = graph.network(tensors, "chooser", graph.add("Concat", observed, actions, axis=2))
-    best = graph.add("ArgMax", values, axis=1, keepdims=0)  # (batch, 1)
-    return graph.add("GatherND", actions, best, batch_dims=1)
-
-
-def _greedy(graph: Graph, tensors: Tensors, inputs: str) -> str:
-    values = graph.network(tensors, "choice_critic", inputs)
-    if "threshold" not in tensors:
-        return _largest(graph, values)
-    logits = graph.network(tensors, "behavior", inputs)
-    ratio = graph.add("Exp", graph.add("Sub", logits, graph.add("ReduceMax", logits, axes=[1], keepdims=1)))
-    likely = graph.add("Greater", ratio, graph.constant(tensors["threshold"]))
-    allowed = graph.add("Or", likely, graph.add("GreaterOrEqual", ratio, graph.constant(1.0)))
-    return _largest(graph, graph.add("Where", allowed, values, graph.constant(-np.inf)))
-
-
-BUILDERS: dict[str, Builder] = {
-    "gaussian": _actor,
-    "guided": _guided,
-    "deterministic": _actor,
-    "tanh-gaussian": _tanh_gaussian,
-    "bcq": _bcq,
-    "greedy": _greedy,
-    "constrained-greedy": _greedy,
-}
-"""How each kind acts, as nodes."""
-
-
-def find_builder(kind: str) -> Builder:
-    """The nodes of a kind; RunError for kinds that a method of one's own registered."""
-    if kind not in BUILDERS:
-        raise RunError(
-            f"a policy of kind {kind!r} cannot be exported: only {', '.join(BUILDERS)} can; "
-            "add a builder for yours to vem.policy.onnx.BUILDERS"
-        )
-    return BUILDERS[kind]
-
-
-def bounded(graph: Graph, tensors: Tensors, scaled: str) -> str:
-    """Actions in ±1 units as actions within the data's bounds; codes of choices as they are."""
-    low, high = (tensors[name].astype(np.float32) for name in ("action_low", "action_high"))
-    half = graph.add("Div", graph.add("Mul", scaled, graph.constant(high - low)), graph.constant(2.0))
-    actions = graph.add("Add", half, graph.constant((low + high) / 2))
-    actions = graph.add("Min", graph.add("Max", actions, graph.constant(low)), graph.constant(high))
-    if not (choices := choices_in(tensors)):
-        return actions
-    return graph.add("Where", graph.constant([count > 0 for count in choices], np.bool_), scaled, actions)

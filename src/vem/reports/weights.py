@@ -224,14 +224,14 @@ def guide_scores(policy: Policy, dataset: Dataset, horizon: int, weights: np.nda
     rows = np.flatnonzero(dataset.valid)
     moves = recorded_moves(dataset, rows, np.full(rows.size, horizon))
     scores = explained(moves, policy.guide(dataset.observations[rows]), weights)
-    return {dimension: score for dimension, score in scores.items() if policy.move_unit[dimension] > 0}
+    return {dimension: score for dimension, score in scores.items() if policy.guide.unit[dimension] > 0}
 
 
 def executor_scores(policy: Policy, dataset: Dataset, horizon: int) -> dict[int, float]:
     """R² of each action dimension over all rows, given the moves that followed; their lengths drawn as in training."""
     rows = np.flatnonzero(dataset.valid)
     lengths = np.random.default_rng(0).integers(shortest_move(horizon), horizon + 1, rows.size)
-    actions = policy.execute(dataset.observations[rows], recorded_moves(dataset, rows, lengths))
+    actions = policy.guide.execute(dataset.observations[rows], recorded_moves(dataset, rows, lengths))
     return explained(dataset.actions[rows], actions, np.ones(rows.size))
 
 
