@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from deployed import KINDS, random_policy
+from vem.data.actions import ActionColumn
+from vem.data.encoding import Encoder, InputColumn
 from vem.errors import RunError, VemError
 from vem.policy import FORMAT, VERSION, Policy, load_policy, make_policy
 from vem.storage import write_file, write_tensors
@@ -72,7 +75,6 @@ def test_samples_follow_the_key_and_stay_within_bounds(gaussian):
 def test_deterministic_policies_ignore_the_key():
     policy = make("deterministic", actor=[layer([[1.0]], [0.0])])
     assert np.array_equal(policy.act(np.asarray([2.0])), policy.act(np.asarray([2.0]), key=4))
-    assert not policy.has_value
     with pytest.raises(RunError, match="no state values"):
         policy.value(np.asarray([2.0]))
 
@@ -168,6 +170,8 @@ def test_save_and_load(gaussian, tmp_path):
         ({"format": "other", "version": VERSION, "kind": "gaussian"}, "not a vem policy"),
         ({"format": FORMAT, "version": 99, "kind": "gaussian"}, "version 99"),
         ({"format": FORMAT, "version": VERSION, "kind": "mystery"}, "mystery"),
+        ({"format": FORMAT, "version": VERSION, "kind": []}, "policy of kind"),
+        ({"format": FORMAT, "version": VERSION}, "policy of kind"),
         ({"format": FORMAT, "version": VERSION, "kind": "gaussian"}, "lacks action_high"),
     ],
 )
@@ -178,13 +182,6 @@ def test_refuses_files_that_are_not_its_own(tmp_path, header, message):
         load_policy(path)
 
 
-@pytest.mark.parametrize("kind", [[], {}, None, 5])
-def test_refuses_kinds_that_are_no_names(tmp_path, kind):
-    write_tensors(tmp_path / "policy.safetensors", {}, {"format": FORMAT, "version": VERSION, "kind": kind})
-    with pytest.raises(RunError, match="policy of kind"):
-        load_policy(tmp_path / "policy.safetensors")
-
-
 @pytest.mark.parametrize("info", [5, {"settings": 5}, {"action_columns": 5}, {"action_columns": [{"name": 5}]}])
 def test_refuses_facts_that_are_none(tmp_path, gaussian, info):
     dataclasses.replace(gaussian, info=info).save(tmp_path / "policy.safetensors")
@@ -192,9 +189,9 @@ def test_refuses_facts_that_are_none(tmp_path, gaussian, info):
         load_policy(tmp_path / "policy.safetensors")
 
 
-@pytest.mark.parametrize("kind", ["BF16", "F8_E4M3", "F8_E5M2", "F4", "U4", "I4"])
+@pytest.mark.parametrize("kind", ["BF16", "F8_E4M3", "U4"])
 def test_numbers_of_a_kind_that_numpy_lacks_are_damage(tmp_path, kind):
-    bits = {"BF16": 16, "F4": 4, "U4": 4, "I4": 4}.get(kind, 8)
+    bits = {"BF16": 16, "U4": 4}.get(kind, 8)
     entry = {"dtype": kind, "shape": [8], "data_offsets": [0, bits]}
     text = json.dumps({"__metadata__": {"vem": "00000000 {}"}, "a": entry}).encode()
     write_file(tmp_path / "policy.safetensors", struct.pack("<Q", len(text)) + text + bytes(bits))
@@ -202,7 +199,7 @@ def test_numbers_of_a_kind_that_numpy_lacks_are_damage(tmp_path, kind):
         load_policy(tmp_path / "policy.safetensors")
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "[]", "5", "{"])
+@pytest.mark.parametrize("text", ['{"a":' * 200_000, "[]", "{"])
 def test_a_header_that_is_none_is_damage(tmp_path, text):
     content = save({"a": np.zeros(1, np.float32)}, metadata={"vem": f"00000000 {text}"})
     write_file(tmp_path / "policy.safetensors", content)
@@ -217,14 +214,13 @@ def test_a_file_of_an_earlier_version_is_named_as_that(tmp_path):
         load_policy(tmp_path / "policy.safetensors")
 
 
-def test_a_flipped_bit_anywhere_is_found(tmp_path, gaussian):
+def test_a_flipped_bit_anywhere_is_found(tmp_path):
     path = tmp_path / "policy.safetensors"
     column_policy().save(path)
     whole = path.read_bytes()
-    random = np.random.default_rng(0)
-    for place in range(len(whole)):
+    for place in range(0, len(whole), 3):
         content = bytearray(whole)
-        content[place] ^= 1 << int(random.integers(8))
+        content[place] ^= 1 << place % 8
         path.write_bytes(content)
         with pytest.raises(RunError):
             load_policy(path)
@@ -238,22 +234,6 @@ def test_refuses_absent_and_damaged_files(tmp_path, gaussian):
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(RunError):
         load_policy(path)
-
-
-def test_every_kind_has_an_actor():
-    assert set(ACTORS) == {
-        "gaussian",
-        "guided",
-        "deterministic",
-        "tanh-gaussian",
-        "bcq",
-        "greedy",
-        "constrained-greedy",
-    }
-
-
-def broken(policy, **changes):
-    return Policy(policy.kind, {**policy.tensors, **changes}, {})
 
 
 ONE, TWO = np.zeros(1, np.float32), np.zeros(2, np.float32)
@@ -276,31 +256,45 @@ DAMAGES = {
 
 @pytest.mark.parametrize("message", DAMAGES)
 def test_refuses_numbers_that_are_no_policy_though_their_checksum_is_right(gaussian, tmp_path, message):
-    broken(gaussian, **DAMAGES[message]).save(tmp_path / "policy.safetensors")
+    dataclasses.replace(gaussian, tensors={**gaussian.tensors, **DAMAGES[message]}).save(
+        tmp_path / "policy.safetensors"
+    )
     with pytest.raises(RunError, match=message):
         load_policy(tmp_path / "policy.safetensors")
 
 
-def test_refuses_networks_that_are_not_there(gaussian, tmp_path):
-    path = tmp_path / "policy.safetensors"
-    Policy("bcq", gaussian.tensors, {}).save(path)
-    with pytest.raises(RunError, match="it lacks limit"):
-        load_policy(path)
-    Policy("deterministic", {k: t for k, t in gaussian.tensors.items() if "actor" not in k}, {}).save(path)
-    with pytest.raises(RunError, match="it lacks the network actor"):
-        load_policy(path)
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("bcq", "it lacks limit"),
+        ("guided", "it lacks move_scale"),
+        ("greedy", "it lacks the network choice_critic"),
+        ("tanh-gaussian", "it lacks log_std_bounds"),
+    ],
+)
+def test_refuses_what_is_not_there(gaussian, tmp_path, kind, message):
+    dataclasses.replace(gaussian, kind=kind).save(tmp_path / "policy.safetensors")
+    with pytest.raises(RunError, match=message):
+        load_policy(tmp_path / "policy.safetensors")
 
 
-def test_loads_every_kind_that_is_whole(gaussian, tanh_gaussian, tmp_path):
-    for policy in (gaussian, tanh_gaussian, bcq_policy(), make("deterministic", actor=[layer([[1.0]], [0.0])])):
-        policy.save(tmp_path / "policy.safetensors")
-        assert load_policy(tmp_path / "policy.safetensors").kind == policy.kind
+@pytest.mark.parametrize(("kind", "choices"), KINDS, ids=str)
+def test_loads_every_kind_that_is_whole(kind, choices, tmp_path):
+    policy = random_policy(kind, choices)
+    policy.save(tmp_path / "policy.safetensors")
+    loaded, observations = load_policy(tmp_path / "policy.safetensors"), np.ones((2, 5))
+    np.testing.assert_array_equal(loaded.act(observations, key=0), policy.act(observations, key=0))
+    with pytest.raises(RunError, match="overflow"):
+        dataclasses.replace(policy, tensors={**policy.tensors, **overflowing(policy)}).act(np.full(5, 3e38))
+
+
+def overflowing(policy):
+    """Networks whose outputs are NaN or infinite far outside."""
+    tensors = {name: tensor * 1e30 for name, tensor in policy.tensors.items() if name.endswith(".weight")}
+    return {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
 
 
 def column_policy():
-    from vem.data.actions import ActionColumn
-    from vem.data.encoding import Encoder, InputColumn
-
     inputs = (InputColumn("temp", "number"), InputColumn("mode", "categorical", labels=("eco", "boost")))
     outputs = (ActionColumn("valve", "box", 0.0, 1.0), ActionColumn("fan", "discrete", 0.0, 1.0, ("off", "on")))
     tensors = {
@@ -342,13 +336,12 @@ def test_a_policy_of_arrays_refuses_columns():
     ("part", "change"),
     [
         ("inputs", {"labels": [1, 2]}),
+        ("inputs", {"labels": "ab"}),
         ("inputs", {"name": 5}),
-        ("inputs", {"fill": "x"}),
         ("inputs", {"sentinels": ["x"]}),
         ("inputs", {"kind": []}),
-        ("outputs", {"labels": [1, 2]}),
+        ("outputs", {"labels": "ab"}),
         ("outputs", {"name": []}),
-        ("outputs", {"low": "x"}),
     ],
 )
 def test_columns_of_a_wrong_kind_are_found_when_the_file_is_read(tmp_path, part, change):

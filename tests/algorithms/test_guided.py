@@ -151,7 +151,7 @@ def test_a_policy_without_a_guide_says_so(tmp_path):
     config = make_config("tiny", settings=tiny_settings("vem", policy="regression"), steps=4)
     run = create_run(tmp_path / "run", config, tiny_dataset()).train()
     with pytest.raises(RunError, match="has no guide"):
-        run.policy.guide
+        run.policy.guide(np.zeros(3, np.float32))
 
 
 def test_it_finds_the_way_that_trajectories_only_show_in_parts(tmp_path):

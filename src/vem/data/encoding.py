@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vem.data.actions import ActionColumn, columns_from_json
+from vem.data.actions import ActionColumn, as_tuple, columns_from_json
 from vem.errors import DataError
 from vem.storage import misfit
 
@@ -143,7 +143,7 @@ class Encoder:
         """The encoder that ``to_json`` stored; DataError if it is damaged."""
         try:
             inputs = tuple(
-                InputColumn(**{**entry, "labels": tuple(entry["labels"]), "sentinels": tuple(entry["sentinels"])})
+                InputColumn(**{**entry, "labels": as_tuple(entry["labels"]), "sentinels": as_tuple(entry["sentinels"])})
                 for entry in stored["inputs"]
             )
             outputs = columns_from_json(stored["outputs"])

@@ -14,8 +14,7 @@ from vem.data.actions import ActionColumn
 from vem.data.dataset import Dataset, sample_episodes
 from vem.errors import DataError, RunError
 from vem.policy import Policy
-from vem.policy.support import SupportModel
-from vem.training.diagnostics import measure_support
+from vem.policy.support import SupportModel, measure_support
 from vem.training.run import Run, open_run
 
 NUM_ROWS = 5000

@@ -17,7 +17,6 @@ from vem.data.actions import ActionColumn, columns_from_json, discrete_column
 from vem.data.encoding import Encoder
 from vem.errors import DataError, RunError
 from vem.policy.kinds import (
-    KINDS,
     Tensors,
     bounded,
     choices_in,
@@ -160,7 +159,7 @@ class Policy:
         if self._support_model is None:
             raise RunError(
                 "this policy has no support data: it was written without them; train it again, or add them with "
-                "policy.with_support(vem.training.diagnostics.measure_support(dataset))"
+                "policy.with_support(vem.policy.support.measure_support(dataset))"
             )
         return self._support_model
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,19 @@ NUM_VALUED = 10
 """Actions that BCQ generates to value a state."""
 
 
+class Sizes(NamedTuple):
+    """What a policy's networks are made for."""
+
+    observation: int
+    action: int
+    outputs: int
+    """Of the network that acts: one for a number, one for each of the choices."""
+    boxes: int
+    """Action columns of numbers."""
+    latent: int
+    """Of the vector that BCQ generates actions from: the decoder's own."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """What ``vem.policy`` knows of a kind of policy."""
@@ -45,9 +58,9 @@ class Kind:
     """None: the mean over the file's networks ``critics`` or ``action_critics``, if it holds any."""
     log_density: LogDensity | None = None
     """Of drawn actions; None: it always acts the same in a state."""
-    networks: Callable[[Tensors], dict[str, tuple[int, int]]] | None = None
+    networks: Callable[[Sizes], dict[str, tuple[int, int]]] | None = None
     """What the networks in a file must take and give; None: the kind knows its own, and files are not checked."""
-    numbers: Callable[[Tensors], dict[str, tuple[int, ...]]] = lambda tensors: {}
+    numbers: Callable[[Sizes], dict[str, tuple[int, ...]]] = lambda sizes: {}
     """How many numbers other tensors of a file may hold."""
     is_drawn: bool = False
     """Whether it is evaluated with drawn actions, and not with its mean."""
@@ -56,14 +69,13 @@ class Kind:
 # What all kinds share: sizes, networks, units.
 
 
-def observation_size(tensors: Tensors) -> int:
-    """Length of one observation."""
-    return tensors["observation_mean"].size
-
-
-def action_size(tensors: Tensors) -> int:
-    """Length of one action."""
-    return tensors["action_low"].size
+def sizes_of(tensors: Tensors) -> Sizes:
+    """The sizes of a policy with these tensors."""
+    observation, action = tensors["observation_mean"].size, tensors["action_low"].size
+    choices = choices_in(tensors) or (0,) * action
+    decoder = tensors.get("decoder.0.weight", np.zeros(0))
+    latent = max(1, len(decoder) - observation)
+    return Sizes(observation, action, sum(max(count, 1) for count in choices), choices.count(0), latent)
 
 
 def choices_in(tensors: Tensors) -> tuple[int, ...]:
@@ -101,11 +113,6 @@ def bounded(tensors: Tensors, scaled: np.ndarray) -> np.ndarray:
 
 
 # A network's outputs as a distribution of actions: the heads of ``vem.networks`` in NumPy.
-
-
-def num_outputs(num_columns: int, choices: Sequence[int]) -> int:
-    """Outputs of a policy's network for columns with these numbers of choices; 0, or none at all, for numbers."""
-    return sum(max(count, 1) for count in choices) if any(choices) else num_columns
 
 
 def most_likely(outputs: np.ndarray, choices: Sequence[int]) -> np.ndarray:
@@ -177,16 +184,6 @@ def _parts(outputs: np.ndarray, choices: Sequence[int]) -> Iterator[np.ndarray]:
 # Gaussian and deterministic policies.
 
 
-def _outputs(tensors: Tensors) -> int:
-    return num_outputs(action_size(tensors), choices_in(tensors))
-
-
-def _log_std_sizes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
-    """One for all columns of numbers, or one for each."""
-    choices = choices_in(tensors)
-    return {"log_std": (1, sum(count == 0 for count in choices) if choices else action_size(tensors))}
-
-
 def _gaussian(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
     if generator is None:
         return _deterministic(tensors, inputs, None)
@@ -199,10 +196,6 @@ def _gaussian_density(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray)
 
 def _deterministic(tensors: Tensors, inputs: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
     return most_likely(network(tensors, "actor", inputs), choices_in(tensors))
-
-
-def _actor_network(tensors: Tensors) -> dict[str, tuple[int, int]]:
-    return {"actor": (observation_size(tensors), _outputs(tensors))}
 
 
 # Guided policies: an executor acts for the move that a guide names; dimensions that moves leave out are 0.
@@ -220,17 +213,12 @@ def _guided_density(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -
     return _gaussian_density(tensors, _with_move(tensors, inputs), actions)
 
 
-def _guided_networks(tensors: Tensors) -> dict[str, tuple[int, int]]:
-    size = observation_size(tensors)
-    return {"guide": (size, size), "actor": (2 * size, _outputs(tensors))}
-
-
 # A squashed Normal: its mean and log σ are the two halves of the network's outputs.
 
 
 def _free_normal(tensors: Tensors, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and log σ before the squashing."""
-    outputs, size = network(tensors, "actor", inputs), action_size(tensors)
+    outputs, size = network(tensors, "actor", inputs), tensors["action_low"].size
     return outputs[..., :size], np.clip(outputs[..., size:], *tensors["log_std_bounds"])
 
 
@@ -266,7 +254,7 @@ def _candidates(
     tensors: Tensors, inputs: np.ndarray, count: int, generator: np.random.Generator | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generated and perturbed actions of each row, (rows, candidates, size), and their Q."""
-    shape = (1 if generator is None else len(inputs), count, _latent_size(tensors))
+    shape = (1 if generator is None else len(inputs), count, sizes_of(tensors).latent)
     drawn = (generator or np.random.default_rng(0)).standard_normal(shape, dtype=np.float32)
     rows = inputs[:, None]
     latents = np.clip(drawn, -0.5, 0.5) + np.zeros_like(rows[..., :1])
@@ -275,19 +263,6 @@ def _candidates(
     moves = np.tanh(network(tensors, "perturbation", joined(rows, actions)))
     actions = np.clip(actions + tensors["limit"] * moves, -1, 1)
     return actions, network(tensors, "chooser", joined(rows, actions))[..., 0]
-
-
-def _latent_size(tensors: Tensors) -> int:
-    """Length of the vector that actions are generated from: the decoder's own."""
-    first = tensors.get("decoder.0.weight")
-    return max(1, first.shape[0] - observation_size(tensors)) if first is not None and first.ndim else 1
-
-
-def _bcq_networks(tensors: Tensors) -> dict[str, tuple[int, int]]:
-    observation, action = observation_size(tensors), action_size(tensors)
-    both = observation + action
-    generates = (observation + _latent_size(tensors), action)
-    return {"decoder": generates, "perturbation": (both, action), "chooser": (both, 1)}
 
 
 # The choice with the largest Q, among the allowed ones where the file holds the cloned behavior.
@@ -313,37 +288,51 @@ def _choice_values(tensors: Tensors, inputs: np.ndarray) -> np.ndarray:
     return np.where(allowed, values, np.float32(-np.inf)) + 0 * ratio
 
 
-def _greedy_networks(*names: str) -> Callable[[Tensors], dict[str, tuple[int, int]]]:
-    return lambda tensors: {name: (observation_size(tensors), _outputs(tensors)) for name in names}
-
-
 KINDS: dict[str, Kind] = {
-    "gaussian": Kind(_gaussian, None, _gaussian_density, _actor_network, _log_std_sizes),
-    # Between an obstacle and a goal behind it, mean actions of a guided policy can hold each other in balance for ever.
+    "gaussian": Kind(
+        _gaussian,
+        log_density=_gaussian_density,
+        networks=lambda sizes: {"actor": (sizes.observation, sizes.outputs)},
+        numbers=lambda sizes: {"log_std": (1, sizes.boxes)},
+    ),
     "guided": Kind(
         _guided,
-        None,
-        _guided_density,
-        _guided_networks,
-        lambda tensors: {**_log_std_sizes(tensors), "move_scale": (observation_size(tensors),)},
+        log_density=_guided_density,
+        networks=lambda sizes: {
+            "guide": (sizes.observation, sizes.observation),
+            "actor": (2 * sizes.observation, sizes.outputs),
+        },
+        numbers=lambda sizes: {"log_std": (1, sizes.boxes), "move_scale": (sizes.observation,)},
+        # Between an obstacle and a goal behind it, mean actions can hold each other in balance for ever.
         is_drawn=True,
     ),
-    "deterministic": Kind(_deterministic, networks=_actor_network),
+    "deterministic": Kind(_deterministic, networks=lambda sizes: {"actor": (sizes.observation, sizes.outputs)}),
     "tanh-gaussian": Kind(
         _tanh_gaussian,
-        None,
-        _tanh_gaussian_density,
-        lambda tensors: {"actor": (observation_size(tensors), 2 * action_size(tensors))},
-        lambda tensors: {"log_std_bounds": (2,)},
+        log_density=_tanh_gaussian_density,
+        networks=lambda sizes: {"actor": (sizes.observation, 2 * sizes.action)},
+        numbers=lambda sizes: {"log_std_bounds": (2,)},
     ),
-    "bcq": Kind(_bcq, _bcq_value, None, _bcq_networks, lambda tensors: {"limit": (1,), "num_actions": (1,)}),
-    "greedy": Kind(_greedy, _greedy_value, None, _greedy_networks("choice_critic")),
+    "bcq": Kind(
+        _bcq,
+        _bcq_value,
+        networks=lambda sizes: {
+            "decoder": (sizes.observation + sizes.latent, sizes.action),
+            "perturbation": (sizes.observation + sizes.action, sizes.action),
+            "chooser": (sizes.observation + sizes.action, 1),
+        },
+        numbers=lambda sizes: {"limit": (1,), "num_actions": (1,)},
+    ),
+    "greedy": Kind(
+        _greedy,
+        _greedy_value,
+        networks=lambda sizes: {"choice_critic": (sizes.observation, sizes.outputs)},
+    ),
     "constrained-greedy": Kind(
         _greedy,
         _greedy_value,
-        None,
-        _greedy_networks("choice_critic", "behavior"),
-        lambda tensors: {"threshold": (1,)},
+        networks=lambda sizes: dict.fromkeys(("choice_critic", "behavior"), (sizes.observation, sizes.outputs)),
+        numbers=lambda sizes: {"threshold": (1,)},
     ),
 }
 """All that is known of each kind: the one place to change for another."""
@@ -408,21 +397,21 @@ def find_problem(kind: str, tensors: Tensors) -> str | None:
         return "observation_deviation holds numbers that are not above 0"
     if (tensors["action_low"] > tensors["action_high"]).any():
         return "action_low is above action_high"
-    observation, action = observation_size(tensors), action_size(tensors)
+    observation, action = tensors["observation_mean"].size, tensors["action_low"].size
     if "action_choices" in tensors:
         counts = tensors["action_choices"]
         if counts.dtype.kind not in "iu" or counts.shape != (action,) or (counts < 0).any():
             return f"action_choices are {counts.tolist()} for {action} action columns"
     if problem := support_problem(tensors, observation, action):
         return problem
-    known = find_kind(kind)
+    known, sizes = find_kind(kind), sizes_of(tensors)
     if known.networks is None:
         return None
     critics = {"critics": (observation, 1), "action_critics": (observation + action, 1)}
-    networks = known.networks(tensors) | {name: of for name, of in critics.items() if f"{name}.0.weight" in tensors}
-    problems = [_size_problem(name, sizes, tensors) for name, sizes in known.numbers(tensors).items()]
-    problems += [_size_problem("value_unit", (1,), tensors)]
-    problems += [_network_problem(name, *sizes, tensors) for name, sizes in networks.items()]
+    networks = known.networks(sizes) | {name: of for name, of in critics.items() if f"{name}.0.weight" in tensors}
+    problems = [_size_problem("value_unit", (1,), tensors)]
+    problems += [_size_problem(name, allowed, tensors) for name, allowed in known.numbers(sizes).items()]
+    problems += [_network_problem(name, *of, tensors) for name, of in networks.items()]
     return next(filter(None, problems), None)
 
 

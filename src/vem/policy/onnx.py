@@ -452,8 +452,6 @@ TOLERANCE = 1e-4
 MOST_TIES = 0.002
 """Share of the rows where nearly equal candidates may be ordered differently by another arithmetic."""
 MISSING_SHARE = 0.2
-Inputs = dict[str, Any]
-"""The log's columns, or ``observation`` → one entry a row."""
 
 
 @dataclass(frozen=True)
@@ -490,16 +488,13 @@ def check_model(policy: Policy, model: bytes, observations: np.ndarray | None = 
     data_rows = len(observations)
     observations = np.concatenate([observations, random_observations(policy, NUM_ROWS - data_rows)])
     given = {OBSERVATION: observations} if policy.encoder is None else log_columns(policy.encoder, observations)
-    expected = policy.act(given[OBSERVATION] if policy.encoder is None else given)
-    expected = {ACTION: expected} if policy.encoder is None else expected
     session = _session(model)
-    found = run_model(session, policy.encoder, given)
-    if not found.pop(valid_name(policy.encoder)).all():
+    *found, valid = session.run(None, given)
+    if not valid.all():
         raise RunError("the exported file refuses observations that the policy acts on; nothing was written")
-    first = run_model(session, policy.encoder, {name: values[:1] for name, values in given.items()})
-    alone = {name: np.asarray(values)[:1] for name, values in expected.items()}
-    _compare(policy, alone, {name: first[name] for name in alone})
-    difference, others = _compare(policy, expected, found)
+    *alone, _ = session.run(None, {name: values[:1] for name, values in given.items()})
+    _compare(policy, observations[:1], alone)
+    difference, others = _compare(policy, observations, found)
     return Check(len(observations), data_rows, difference, others)
 
 
@@ -512,63 +507,35 @@ def _session(model: bytes) -> Any:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def run_model(session: Any, encoder: Encoder | None, given: Inputs) -> dict[str, np.ndarray]:
-    """The actions and ``valid`` of a model, by the names that ``Policy.act`` gives them."""
-    names = {**output_names(encoder), valid_name(encoder): valid_name(encoder)}
-    outputs = session.run(list(names.values()), model_inputs(encoder, given))
-    return dict(zip(names, outputs, strict=True))
-
-
-def model_inputs(encoder: Encoder | None, given: Inputs) -> dict[str, np.ndarray]:
-    """The log's columns as arrays of the types that the model takes; None and NaN for missing values."""
-    if encoder is None:
-        return {OBSERVATION: np.asarray(given[OBSERVATION], np.float32)}
-    return {column.name: _model_input(column, given[column.name]) for column in encoder.inputs}
-
-
-def _model_input(column: InputColumn, values: Any) -> np.ndarray:
-    if input_type(column) == "string":
-        empty = missing_text(column)
-        return np.array([empty if value is None else value for value in values], object)
-    return np.asarray(values, np.bool_ if input_type(column) == "bool" else np.float32)
-
-
-def _compare(policy: Policy, expected: dict[str, Any], found: dict[str, Any]) -> tuple[float, int]:
+def _compare(policy: Policy, observations: np.ndarray, found: list[np.ndarray]) -> tuple[float, int]:
     """Largest difference of numbers, and rows with another choice; RunError if they are too many or too large."""
-    num_rows = len(next(iter(expected.values())))
+    num_rows = len(observations)
+    actions = np.reshape(policy.act(observations), (num_rows, -1))
+    if policy.encoder is None:
+        expected, theirs = actions.T, np.reshape(found[0], (num_rows, -1)).T
+    else:
+        expected, theirs = policy.encoder.decode(actions).values(), found
+    spans = np.maximum(policy.tensors["action_high"] - policy.tensors["action_low"], np.finfo(np.float32).tiny)
     is_other, largest, excess = np.zeros(num_rows, bool), 0.0, 0.0
-    for name, (low, high, is_choice) in _parts(policy).items():
-        columns = (np.asarray(side[name]).reshape(num_rows, -1) for side in (expected, found))
-        for index, (ours, theirs) in enumerate(zip(*(values.T for values in columns), strict=True)):
-            if is_choice[index]:
-                is_other |= ours.astype(str) != theirs.astype(str) if ours.dtype.kind in "US" else ours != theirs
-                continue
-            differences = np.abs(ours.astype(np.float64) - theirs)
-            share = differences / max(high[index] - low[index], np.finfo(np.float32).tiny)
-            if policy.kind == "bcq":
-                is_other |= ~(share <= TOLERANCE)
-                differences = np.where(share <= TOLERANCE, differences, 0)
-            largest = max(largest, float(differences.max()))
-            excess = max(excess, float(np.where(np.isnan(differences), np.inf, share).max()))
-    others = int(is_other.sum())
-    if policy.kind != "bcq" and excess > TOLERANCE:
+    for ours, other, span, count in zip(expected, theirs, spans, policy.action_choices or 0 * spans, strict=True):
+        if count:
+            is_other |= ours.astype(other.dtype) != other
+            continue
+        differences = np.abs(ours.astype(np.float64) - other)
+        if policy.kind == "bcq":
+            is_other |= ~(differences <= TOLERANCE * span)
+            differences = np.where(differences <= TOLERANCE * span, differences, 0)
+        largest = max(largest, float(differences.max()))
+        excess = max(excess, float(np.nan_to_num(differences, nan=np.inf).max() / span))
+    if excess > TOLERANCE:
         raise RunError(
             f"the exported file acts differently: an action differs by {largest:.3g}, more than {TOLERANCE:g} of its "
             "bounds' distance; nothing was written"
         )
+    others = int(is_other.sum())
     if others > max(1, MOST_TIES * num_rows):
         raise RunError(f"the exported file chooses differently in {others} of {num_rows} rows; nothing was written")
     return largest, others
-
-
-def _parts(policy: Policy) -> dict[str, tuple[np.ndarray, np.ndarray, list[bool]]]:
-    """Output → bounds of its columns, and which of them hold choices."""
-    low, high = policy.tensors["action_low"], policy.tensors["action_high"]
-    is_choice = [count > 0 for count in policy.action_choices] or [False] * low.size
-    if policy.encoder is None:
-        return {ACTION: (low, high, is_choice)}
-    columns = enumerate(policy.encoder.outputs)
-    return {column.name: (low[i : i + 1], high[i : i + 1], is_choice[i : i + 1]) for i, column in columns}
 
 
 def random_observations(policy: Policy, count: int) -> np.ndarray:
@@ -595,8 +562,8 @@ def random_observations(policy: Policy, count: int) -> np.ndarray:
     return drawn
 
 
-def log_columns(encoder: Encoder, observations: np.ndarray) -> Inputs:
-    """The log's columns that these observations are made of: the inverse of ``Encoder.encode``."""
+def log_columns(encoder: Encoder, observations: np.ndarray) -> dict[str, np.ndarray]:
+    """The log's columns that these observations are made of, as the file takes them: ``Encoder.encode`` undone."""
     columns, start = {}, 0
     for column in encoder.inputs:
         size = len(column.feature_names)
@@ -605,8 +572,9 @@ def log_columns(encoder: Encoder, observations: np.ndarray) -> Inputs:
         absent = features[:, -1] == 1 if column.missing == "indicator" else np.zeros(len(features), bool)
         if column.kind == "categorical":
             codes = features[:, : len(column.labels)].argmax(axis=1)
-            pairs = zip(codes, absent, strict=True)
-            columns[column.name] = [None if missing else column.labels[code] for code, missing in pairs]
+            texts = np.array([*column.labels, missing_text(column)], object)
+            columns[column.name] = texts[np.where(absent, len(column.labels), codes)]
         else:
-            columns[column.name] = np.where(absent, np.nan, features[:, 0])
+            values = np.where(absent, np.nan, features[:, 0])
+            columns[column.name] = values.astype(np.bool_ if input_type(column) == "bool" else np.float32)
     return columns

@@ -13,7 +13,7 @@ from vem.data.dataset import Dataset
 from vem.estimation.result import Value, read_estimate
 from vem.evaluation.differences import ColumnDifference, Differences, compare_with_log, observation_names
 from vem.policy import Policy
-from vem.policy.support import OUTSIDE, SupportModel
+from vem.policy.support import OUTSIDE, SupportModel, measure_support, split_rows
 from vem.reports.page import Section
 from vem.reports.records import RunRecord, Series
 from vem.reports.style import (
@@ -30,7 +30,6 @@ from vem.reports.style import (
     new_figure,
     slug,
 )
-from vem.training.diagnostics import measure_support, split_rows
 
 MOST_COLUMNS = 60
 MOST_LABELS = 6

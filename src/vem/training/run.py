@@ -35,9 +35,10 @@ from vem.data.shards import resident
 from vem.errors import DataError, RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
 from vem.policy.kinds import find_problem
+from vem.policy.support import measure_support
 from vem.storage import flatten, parse_json, read_json, read_tensors, unflatten, write_file, write_json, write_tensors
 from vem.training.budget import steps_within
-from vem.training.diagnostics import find_warnings, measure_support
+from vem.training.diagnostics import find_warnings
 from vem.training.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, start, train
 from vem.training.machine import check_memory, lay_out, prepare_devices, refusing_to_run_out
 from vem.training.pool import Pool, PoolPlan, choose_pool_rows, plan_pool
