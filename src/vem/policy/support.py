@@ -107,11 +107,9 @@ class SupportModel:
 
     def measure(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distances of states and novelties of actions, not yet compared with held-out rows."""
-        parts = range(0, len(states), SLICE_ROWS)
-        found = [self._measure(states[i : i + SLICE_ROWS], actions[i : i + SLICE_ROWS]) for i in parts]
-        if not found:
-            return np.zeros(0, np.float32), np.zeros(0, np.float32)
-        return np.concatenate([d for d, _ in found]), np.concatenate([s for _, s in found])
+        starts = range(0, max(len(states), 1), SLICE_ROWS)
+        parts = [self._measure(states[i : i + SLICE_ROWS], actions[i : i + SLICE_ROWS]) for i in starts]
+        return np.concatenate([d for d, _ in parts]), np.concatenate([n for _, n in parts])
 
     def _measure(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scaled = self._scaled(states)
@@ -132,7 +130,8 @@ class SupportModel:
 
     def usual(self, states: np.ndarray) -> Usual:
         """What was recorded in the prototypes nearest to each state."""
-        parts = [self._usual(states[i : i + SLICE_ROWS]) for i in range(0, len(states), SLICE_ROWS)]
+        starts = range(0, max(len(states), 1), SLICE_ROWS)
+        parts = [self._usual(states[i : i + SLICE_ROWS]) for i in starts]
         return Usual(np.concatenate([p.actions for p in parts]), np.concatenate([p.deviations for p in parts]))
 
     def _usual(self, states: np.ndarray) -> Usual:
