@@ -95,7 +95,7 @@ class Policy:
     @property
     def has_guide(self) -> bool:
         """Whether there is a ``guide``."""
-        return "move_scale" in self.tensors
+        return self.kind == "guided"
 
     @property
     def guide(self) -> Guide:

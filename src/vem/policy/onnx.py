@@ -404,7 +404,7 @@ def give_actions(graph: Graph, policy: Policy, actions: Any, valid: Any) -> None
     else:
         encoder, names = policy.encoder, output_names(policy.encoder)
         for index, (column, kind) in enumerate(zip(encoder.outputs, encoder.output_types, strict=True)):
-            values = actions[:, index]
+            values: Any = actions[:, index]
             if column.kind == "discrete":
                 values = _labels(graph, column.labels, kind, values, valid)
             else:
@@ -414,12 +414,12 @@ def give_actions(graph: Graph, policy: Policy, actions: Any, valid: Any) -> None
 
 
 def _give_array(graph: Graph, policy: Policy, actions: Any, valid: Any) -> None:
-    choices, shape, values = policy.action_choices, (policy.action_size,), actions
-    if len(choices) == 1:
-        shape, values = (), actions[:, 0]
+    choices = policy.action_choices
+    shape = () if len(choices) == 1 else (policy.action_size,)
+    values: Any = actions if shape else actions[:, 0]
     is_code = bool(choices) and all(choices)
     values = np.where(valid if not shape else valid[:, None], values, -1 if is_code else np.nan)
-    graph.output(values.astype(np.int64) if is_code else values, ACTION, *shape)  # type: ignore[arg-type]
+    graph.output(values.astype(np.int64) if is_code else values, ACTION, *shape)
 
 
 def _labels(graph: Graph, labels: tuple[str, ...], kind: str, values: Any, valid: Any) -> Any:
