@@ -124,32 +124,14 @@ BATCH = "batch"
 ML = "ai.onnx.ml"
 """The standard's second set of operators, which has the dictionary from text to numbers."""
 OPERATORS = {
-    "add": "Add",
-    "subtract": "Sub",
-    "multiply": "Mul",
-    "divide": "Div",
-    "negative": "Neg",
-    "absolute": "Abs",
-    "matmul": "MatMul",
-    "maximum": "Max",
-    "minimum": "Min",
-    "exp": "Exp",
-    "log": "Log",
-    "sqrt": "Sqrt",
-    "tanh": "Tanh",
-}
+    "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "negative": "Neg", "absolute": "Abs",
+    "matmul": "MatMul", "maximum": "Max", "minimum": "Min", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh",
+}  # fmt: skip
 TESTS = {
-    "equal": "Equal",
-    "greater": "Greater",
-    "greater_equal": "GreaterOrEqual",
-    "less": "Less",
-    "less_equal": "LessOrEqual",
-    "isnan": "IsNaN",
-    "isinf": "IsInf",
-    "bitwise_and": "And",
-    "bitwise_or": "Or",
+    "equal": "Equal", "greater": "Greater", "greater_equal": "GreaterOrEqual", "less": "Less",
+    "less_equal": "LessOrEqual", "isnan": "IsNaN", "isinf": "IsInf", "bitwise_and": "And", "bitwise_or": "Or",
     "invert": "Not",
-}
+}  # fmt: skip
 """NumPy's functions of single numbers → ONNX's operators; those of ``TESTS`` tell true from false."""
 
 
@@ -205,8 +187,8 @@ class Graph:
         return Array(self, name, np.dtype(dtype))
 
     def alike(self, *values: Any) -> list[Array]:
-        """Arrays and constants of one type: that of the arrays, float32 where one of them is of floats."""
-        dtypes = {value.dtype for value in values if isinstance(value, Array)}
+        """Arrays and constants of one type: that of the arrays; float32 where one is of floats, or there is none."""
+        dtypes = {value.dtype for value in values if isinstance(value, Array)} or {np.dtype(np.float32)}
         dtype = np.dtype(np.float32) if np.dtype(np.float32) in dtypes else np.result_type(*dtypes)
         return [value.astype(dtype) if isinstance(value, Array) else self.constant(value, dtype) for value in values]
 
@@ -274,10 +256,7 @@ def _concatenate(graph: Graph, arrays: Sequence[Any], axis: int = 0) -> Array:
 def _where(graph: Graph, condition: Any, chosen: Any, other: Any) -> Array:
     if not isinstance(condition, Array):
         condition = graph.constant(condition, np.bool_)
-    if isinstance(chosen, Array) or isinstance(other, Array):
-        chosen, other = graph.alike(chosen, other)
-    else:
-        chosen, other = (graph.constant(value, np.float32) for value in (chosen, other))
+    chosen, other = graph.alike(chosen, other)
     return graph.add("Where", chosen.dtype, condition, chosen, other)
 
 
