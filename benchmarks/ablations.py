@@ -22,7 +22,7 @@ import numpy as np
 
 import command
 from score_records import Record, make_record, read_all, runs_below, to_text
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,7 +85,7 @@ def collect(folder: Path, out: Path = RECORDS) -> list[Path]:
     return written
 
 
-def final_values(run: RunDirectory) -> dict[str, float]:
+def final_values(run: Run) -> dict[str, float]:
     """Mean of V over the last tenth of the value stage, for each trial, in the unit that VEM learns in."""
     lines = [line for line in run.metrics().records if line.stage in ("value", "joint")]
     last = lines[-max(1, len(lines) // 10) :]

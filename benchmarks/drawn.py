@@ -21,7 +21,7 @@ from table_text import table, unique
 from vem.algorithms.base import METHODS
 from vem.evaluation.results import read_evaluation
 from vem.tasks import TASKS
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 RECORDS = Path(__file__).resolve().parent / "results" / "trials" / "drawn.json"
 KEY = ("dataset", "algorithm", "preset", "policy", "weight_decay", "steps", "actions")
@@ -29,7 +29,7 @@ KEY = ("dataset", "algorithm", "preset", "policy", "weight_decay", "steps", "act
 
 def read_trial(directory: Path) -> Record:
     """The newest evaluation of a run."""
-    run = RunDirectory(directory)
+    run = Run(directory)
     evaluation, config = read_evaluation(run), run.config
     if evaluation is None or evaluation.score is None:
         raise SystemExit(f"{directory} has no evaluation with a score; evaluate it first")

@@ -20,8 +20,7 @@ from vem.envs.mazes import maze_layout
 from vem.policy import load_policy
 from vem.reports.mazes import draw_floor, draw_places, floor_shape, sort_rows, tile_values
 from vem.tasks import TASKS, task_of
-from vem.training.request import load_data
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,9 +32,9 @@ FAINT = 0.4
 """Power of the color scale: values fall by the discount with the distance, and far ones are to be told apart too."""
 
 
-def record_landscape(run: RunDirectory, out: Path = RECORDS) -> Path:
+def record_landscape(run: Run, out: Path = RECORDS) -> Path:
     """Write the mean of V over the seeds of a run, for each tile of the floor that has data."""
-    config, dataset = run.config, load_data(run.config)
+    config, dataset = run.config, run.config.load()
     task = task_of(dataset.info)
     if task is None:
         raise SystemExit(f"{run.path}: its data belong to no maze that is known")
@@ -89,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     for path in parser.parse_args().runs:
-        print(record_landscape(RunDirectory(path)).relative_to(ROOT))
+        print(record_landscape(Run(path)).relative_to(ROOT))
 
 
 if __name__ == "__main__":

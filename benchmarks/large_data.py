@@ -103,15 +103,15 @@ def first_rows(path: Path, num_rows: int) -> Any:
 def train(path: Path, kind: str, options: argparse.Namespace) -> None:
     """The process that trains: runs as many chunks as each line of the input says, and tells how long they took."""
     from vem.data.load import load
-    from vem.training.request import make_config
-    from vem.training.run import create_run
+    from vem.training.request import make_request
+    from vem.training.run import Run
 
     dataset = load(path) if kind == "pool" else first_rows(path, options.held_rows)
     num_steps = CHUNK_STEPS * options.chunks
     pool_rows = options.pool_rows if kind == "pool" else None
-    config = make_config(str(path), options.method, steps=num_steps, pool_rows=pool_rows)
+    config = make_request(str(path), options.method, steps=num_steps, pool_rows=pool_rows)
     with tempfile.TemporaryDirectory() as folder:
-        run = create_run(Path(folder) / "run", config, dataset)
+        run = Run.create(Path(folder) / "run", config, dataset)
         run.seconds_per_checkpoint = float("inf")
         chunks, stage = run.progress(), ""
         for line in sys.stdin:

@@ -11,11 +11,13 @@ machine, with as many minutes as are worth those of the first, and every method 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from statistics import median
 
 import command
@@ -68,16 +70,18 @@ def processor_table() -> str:
 
 def measure_cell(record: Record, data_dir: str) -> float:
     """Seconds of one core that the record's steps take here."""
+    from vem.algorithms.base import find_method
     from vem.training.budget import measure_costs, training_seconds
-    from vem.training.request import make_config, read_data
-    from vem.training.run import Run, RunDirectory
+    from vem.training.request import make_request
+    from vem.training.run import Run
 
-    dataset = read_data(record["dataset"], {}, data_dir)
-    names = ("dataset", "algorithm", "preset", "seeds", "steps", "settings")
-    config = make_config(**{name: record[name] for name in names})
+    known = [field.name for field in dataclasses.fields(find_method(record["algorithm"]).config)]
+    settings = {name: value for name, value in record["settings"].items() if name in known}  # older records have more
+    words = {name: record[name] for name in ("algorithm", "preset", "steps", "seeds")}
+    request = make_request(record["dataset"], settings=settings, data_dir=data_dir, **words)
     with tempfile.TemporaryDirectory() as place:
-        run = Run(RunDirectory(place), config, dataset)
-        return training_seconds(run.plan(record["steps"])[0], measure_costs(run))
+        run = Run.create(Path(place) / "run", request)
+        return training_seconds(run.algorithm, measure_costs(run))
 
 
 def measure(record: Record, data_dir: str) -> Record:

@@ -10,13 +10,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vem.algorithms.base import METHODS
 from vem.comparison.grid import matching_evaluation
+
+from vem.algorithms.base import METHODS
 from vem.evaluation.environments import References
 from vem.evaluation.results import QUANTITIES, trial_values
 from vem.evaluation.statistics import over_seeds
 from vem.tasks import TASKS, task_of
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 RECORDS = Path(__file__).resolve().parent / "results" / "scores"
 PAPER_RECORDS = RECORDS.parent / "paper"
@@ -43,13 +44,13 @@ def collect(directories: Iterable[Path], out: Path = RECORDS) -> list[Path]:
     return written
 
 
-def runs_below(directory: Path) -> list[RunDirectory]:
+def runs_below(directory: Path) -> list[Run]:
     """The run in a directory, or the runs below it."""
-    run = RunDirectory(directory)
-    return [run] if run.is_run else [RunDirectory(path.parent) for path in sorted(directory.rglob("config.json"))]
+    run = Run(directory)
+    return [run] if run.is_run else [Run(path.parent) for path in sorted(directory.rglob("config.json"))]
 
 
-def make_record(run: RunDirectory) -> Record | None:
+def make_record(run: Run) -> Record | None:
     """What a run depended on and gave; None without an evaluation of its final policies."""
     config, data = run.config, run.facts
     evaluation = matching_evaluation(run)
@@ -106,7 +107,7 @@ def processor(facts: Path = Path("/proc/cpuinfo")) -> str:
     return " ".join(filter(None, [names[0] if names else platform.processor() or platform.machine(), vectors]))
 
 
-def training_seconds(run: RunDirectory) -> float | None:
+def training_seconds(run: Run) -> float | None:
     """Wall-clock seconds of all stretches of training, evaluation on the way included."""
     lines = run.metrics().records
     total = last = 0.0
@@ -117,13 +118,13 @@ def training_seconds(run: RunDirectory) -> float | None:
     return round(total + last, 1) if lines else None
 
 
-def core_seconds(run: RunDirectory, steps: int | None = None) -> float | None:
+def core_seconds(run: Run, steps: int | None = None) -> float | None:
     """Processor seconds of training after so many steps (None: all); None where they are not recorded."""
     lines = [line for line in run.metrics().records if steps is None or line.steps <= steps]
     return getattr(lines[-1], "core_seconds", None) if lines else None
 
 
-def learning_curve(run: RunDirectory, references: References | None) -> Record | None:
+def learning_curve(run: Run, references: References | None) -> Record | None:
     """The evaluations on the way as columns: steps, processor seconds, and mean and std over seeds of each quantity.
 
     None unless the run was evaluated at two times or more.

@@ -77,11 +77,12 @@ class Stage:
     def __init__(self, dataset, num_seeds: int, refresh: str) -> None:
         import jax
 
-        from vem.algorithms.base import build, put_rows, spec_of
+        from vem.algorithms.base import build, spec_of
         from vem.algorithms.vem import VEM, make
         from vem.training.loop import compile_chunk, start
         from vem.training.machine import lay_out, prepare_devices
         from vem.training.request import Trial
+        from vem.training.rows import put_rows
 
         prepare_devices()
 
@@ -194,12 +195,12 @@ def measure_memory(num_rows: int) -> None:
             os._exit(0)
         os.waitpid(child, 0)
         from vem.data.load import load
-        from vem.training.request import make_config
-        from vem.training.run import create_run
+        from vem.training.request import make_request
+        from vem.training.run import Run
 
         dataset = load(path, teleports="keep")
-        config = make_config(str(path), steps=1000, settings={"batch_size": BATCH_SIZE})
-        run = create_run(Path(folder) / "run", config, dataset).train()
+        config = make_request(str(path), steps=1000, settings={"batch_size": BATCH_SIZE})
+        run = Run.create(Path(folder) / "run", config, dataset).train()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps({"peak_bytes": peak, "data_bytes": run.dataset.num_bytes}))
 

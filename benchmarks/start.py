@@ -37,9 +37,9 @@ from vem.cli import main
 import vem.cli.train
 from vem import api
 mark("imported")
-from vem.runs import loop, run
-after(api, "read_data", "read")
-after(api, "create_run", "prepared")
+from vem.training import request, run
+after(request, "load", "read")
+after(run.Run, "create", "prepared")
 after(run, "start", "started")
 train = run.train
 def watched(*given):

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from small_runs import TINY
+from vem.comparison.compare import asked_for, lay_out, method_words
+from vem.comparison.job import Job
 
 SETTINGS = {
     "bc": {"policy_hidden": "8", "batch_size": "8"},
@@ -28,3 +30,12 @@ def write_data(directory: Path, name: str = "pointmaze-umaze", sizes: tuple[int,
         timeouts=np.arange(40) % 10 == 9,
     )
     return path
+
+
+def jobs_of(data, out, algorithms=("bc",), settings=None, config=None, **words) -> list[Job]:
+    """The jobs of a comparison of small networks, two seeds each."""
+    asked = asked_for(config, str(data) if isinstance(data, Path) else data, {"steps": 500, **words})
+    if config is None and "seed" not in words:
+        asked["seeds"] = words.get("seeds", 2)
+    known = {name: given for name, given in SETTINGS.items() if name in algorithms}
+    return lay_out(out, asked, method_words(algorithms, asked, known if settings is None else settings))

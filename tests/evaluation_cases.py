@@ -58,6 +58,12 @@ class Hanging(Walk):
         return super().step(action)
 
 
+class Printing(Walk):
+    def step(self, action):
+        print("a simulator's notice", flush=True)
+        return super().step(action)
+
+
 class Nested(Walk):
     observation_space = Dict({"b": Box(-9, 9, (1,)), "a": Box(-9, 9, (2,))})
     maze = "any"
@@ -181,8 +187,8 @@ def choosing_policy(choices, outputs) -> Policy:
 def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name="own-data", policies=True, **config):
     """A run directory as training leaves it, with constant policies; returns its path."""
     from vem.data.arrays import from_arrays
-    from vem.training.request import make_config
-    from vem.training.run import create_run
+    from vem.training.request import make_request
+    from vem.training.run import Run
 
     rng = np.random.default_rng(0)
     dataset = from_arrays(
@@ -193,8 +199,25 @@ def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name
         name=name,
         environment=environment,
     )
-    run = create_run(directory, make_config(name, steps=7, **config), dataset)
+    run = Run.create(directory, make_request(name, steps=7, **config), dataset)
     if policies:
         for trial, path in zip(run.config.trials, run.policy_paths, strict=True):
             constant_policy(sizes=sizes, trial=trial.name).save(path)
     return run.directory
+
+
+class Drawn(Walk):
+    """A Walk that draws itself without OpenGL: the brightness of its picture is the number of steps."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 5}  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def render(self):
+        return np.full((32, 48, 3), 60 * self.steps, np.uint8) if self.render_mode == "rgb_array" else None
+
+
+class Undrawable(Drawn):
+    def render(self):
+        raise RuntimeError("no OpenGL here")

@@ -67,12 +67,12 @@ class Cluster:
         return self.place / "node.log"
 
     def kill(self, index: int) -> None:
-        """Kill all processes of a node at once, those of its cells too."""
+        """Kill all processes of a node at once, those of its jobs too."""
         kill_tree(self.nodes[index].pid)
         self.nodes[index].wait()
 
-    def has_cell(self, index: int) -> bool:
-        """Whether a node has the process of a cell."""
+    def has_job(self, index: int) -> bool:
+        """Whether a node has the process of a job."""
         for pid in descendants(self.nodes[index].pid):
             with suppress(OSError):
                 if b"vem.comparison.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():

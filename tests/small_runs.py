@@ -15,8 +15,8 @@ from jax.experimental.compilation_cache import compilation_cache
 from vem.algorithms.base import METHODS
 from vem.data.arrays import from_arrays
 from vem.data.dataset import Dataset
-from vem.training.request import make_config
-from vem.training.run import Run, create_run
+from vem.training.request import make_request
+from vem.training.run import Run
 
 NUM_STEPS = 10
 TINY = {
@@ -75,8 +75,8 @@ def tiny_dataset(lengths: tuple[int, ...] = (8, 5, 7), seed: int = 0, kind: str 
 
 def make_run(name: str, directory: Path, dataset: Dataset | None = None, **settings: Any) -> Run:
     """A new run of two seeds."""
-    config = make_config("tiny", name, settings=tiny_settings(name, **settings), seeds=2, steps=NUM_STEPS)
-    return create_run(directory, config, dataset or tiny_dataset())
+    config = make_request("tiny", name, settings=tiny_settings(name, **settings), seeds=2, steps=NUM_STEPS)
+    return Run.create(directory, config, dataset or tiny_dataset())
 
 
 def bits(tree: Any) -> list[np.ndarray]:

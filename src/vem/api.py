@@ -1,213 +1,204 @@
-"""Training from Python and from the command line: data in, a finished run out."""
+"""Training from Python and from the command line, on one road: a request in, a finished run out."""
 
 from __future__ import annotations
 
 import dataclasses
-import tempfile
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from vem.algorithms.base import Configuration, method_of
-from vem.data.dataset import Dataset
-from vem.errors import RunError, SettingsError, is_installed
-from vem.evaluation.environments import find_environment
-from vem.evaluation.evaluate import evaluating
-from vem.tasks import task_of
-from vem.training.machine import keep_programs
-from vem.training.request import Config, check_period, check_rules, make_config, read_data, reading_rules, repeated
-from vem.training.run import SECONDS_PER_CHECKPOINT, Callback, Run, RunDirectory, check_callbacks, create_run, open_run
-
-RULES = ("split", "time_limit", "teleports", "task", "discrete", "action_bounds", "mapping", "repeat_terminals")
-"""The reading rules that a resumed run gives to ``vem.load`` again."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Watching:
-    """What happens while a run trains; nothing of it changes the result."""
-
-    evaluate_every: float | None = None
-    """Steps between two evaluations, or a share of all steps; None: no evaluation."""
-    callbacks: Sequence[Callback] = ()
-    progress: bool | TextIO = True
-    checkpoint_seconds: float = SECONDS_PER_CHECKPOINT
-    keep_programs: bool = True
-    """Keep compiled programs in the user's cache folder for later runs."""
-
-    def check(self) -> None:
-        """SettingsError if a field makes no sense."""
-        check_period(self.evaluate_every)
-        check_callbacks(self.callbacks)
-        if isinstance(self.checkpoint_seconds, bool) or not self.checkpoint_seconds >= 0:
-            raise SettingsError(f"--checkpoint-seconds is {self.checkpoint_seconds!r}; it must be 0 or more")
+from vem.algorithms.base import Configuration, import_methods
+from vem.data.dataset import DataInfo, Dataset
+from vem.errors import RunError, SettingsError, SimulatorError, is_installed
+from vem.training.machine import keep_programs as keep_compiled
+from vem.training.request import Request, check_period, make_request
+from vem.training.run import SECONDS_PER_CHECKPOINT, Callback, Run, check_callbacks
 
 
 def train(
-    dataset: Dataset,
-    algorithm: str | Configuration = "vem",
+    data: Any = None,
+    algorithm: str | Configuration | None = None,
     *,
-    preset: str = "default",
-    seeds: int | Sequence[int] = 1,
-    steps: int = 100_000,
+    preset: str | None = None,
+    seeds: int | Sequence[int] | None = None,
+    seed: int | Sequence[int] | None = None,
+    steps: int | None = None,
+    minutes: float | None = None,
+    hold_out: float | None = None,
     pool_rows: int | None = None,
-    hold_out: float = 0.0,
+    data_dir: str | Path | None = None,
     out: str | Path | None = None,
+    evaluate_every: float | None = None,
+    imports: Sequence[str] = (),
+    config: str | Path | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | TextIO = True,
+    checkpoint_seconds: float = SECONDS_PER_CHECKPOINT,
+    keep_programs: bool = True,
+    **settings_and_rules: Any,
+) -> Run:
+    """Train policies on ``data`` and return the run.
+
+    ``data`` is a path, a benchmark's name, ``minari:ID``, a Dataset, or a DataFrame with its ``mapping``. ``algorithm``
+    is a method's name (default: ``vem``), with its settings as keywords (a sweepable one may be a list), or a
+    configuration object such as ``vem.IQL(expectile=0.9)``. Reading rules (``time_limit="end"``, ``task=`` …) are
+    keywords, too; a Dataset must have been read by those that are given and by the preset's.
+
+    ``seeds`` is how many seeds are trained and ``seed`` which (one, or a list). ``steps`` (default: 100,000) are those
+    of each policy; ``minutes`` of one core take their place. ``hold_out`` is the share of the trajectories that
+    training never sees, for ``vem.estimate``; ``pool_rows`` how many rows are held at a time, the others staying on
+    disk. ``config`` is a TOML or JSON file, or the config.json of another run, that says all of this; what is given
+    beside it counts more. ``imports`` are files or modules that register methods of one's own.
+
+    The run directory is ``out``, or a free one below ``runs``. ``evaluate_every`` evaluates after every so many steps,
+    or that share of them (0.2), and at the end, and keeps the policies of each point (``run.best``).
+    ``callbacks`` are called with the run and its progress after each chunk; one that returns True saves and stops the
+    run, which ``run.resume()`` continues. ``keep_programs`` keeps compiled programs in the user's cache folder.
+    """
+    request = make_request(
+        data,
+        algorithm,
+        config=config,
+        imports=imports,
+        preset=preset,
+        seeds=seeds,
+        seed=seed,
+        steps=steps,
+        minutes=minutes,
+        hold_out=hold_out,
+        pool_rows=pool_rows,
+        data_dir=data_dir,
+        evaluate_every=evaluate_every,
+        **settings_and_rules,
+    )
+    _check_watching(callbacks, checkpoint_seconds)
+    # The directory is made before the data is read, which may take long.
+    run = free_directory(f"{request.stem}-{request.algorithm}") if out is None else Run(out)
+    return train_request(request, run, callbacks, progress, checkpoint_seconds, keep_programs)
+
+
+def train_request(
+    request: Request,
+    run: Run,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | TextIO = True,
+    checkpoint_seconds: float = SECONDS_PER_CHECKPOINT,
+    keep_programs: bool = True,
+) -> Run:
+    """Train what a request says in the directory of a run that does not exist yet, and return the run."""
+    if not run.is_locked:
+        run.reserve()
+    try:
+        if keep_programs:
+            keep_compiled()
+        dataset = request.load()
+        if request.evaluate_every is not None:
+            has_environment(dataset.info, request)  # fail before anything is written
+        run = Run.create(run, request, dataset)
+    except BaseException:
+        run.abandon()
+        raise
+    return _watched(run, request.evaluate_every, callbacks, progress, checkpoint_seconds)
+
+
+def resume(
+    path: str | Path,
+    dataset: Dataset | str | Path | None = None,
+    *,
+    steps: int | None = None,
+    restart_schedule: bool = False,
+    data_dir: str | Path | None = None,
+    imports: Sequence[str] = (),
     evaluate_every: float | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | TextIO = True,
     checkpoint_seconds: float = SECONDS_PER_CHECKPOINT,
     keep_programs: bool = True,
-    **settings: Any,
 ) -> Run:
-    """Train policies on ``dataset`` and return the run.
-
-    ``algorithm`` is a method's name, with its ``settings`` as keywords (a sweepable one may be a list), or a
-    configuration object such as ``vem.IQL(expectile=0.9)``, which is taken as it is. The run directory is ``out``, or
-    a new temporary one. A preset that reads data by rules of its own (``time_limit="end"`` of ``paper``) needs a
-    dataset that was loaded by them; ``repeat_terminals`` is applied here.
-
-    ``pool_rows`` is how many rows are held at a time, the others staying on disk; by default all, unless the dataset is
-    of shards that do not fit into the memory. ``hold_out`` is the share of the trajectories that training never sees,
-    for ``vem.estimate``: the same ones for every method and seed.
-
-    ``evaluate_every`` evaluates after every so many steps, or that share of them (0.2), and at the end.
-    ``callbacks`` are called with the run and its progress after each chunk; one that returns True saves and stops the
-    run, which ``run.resume()`` continues.
-    ``keep_programs`` keeps compiled programs in the user's cache folder, for the next run of the same shapes.
-    """
-    if not isinstance(dataset, Dataset):
-        raise SettingsError(f"the dataset is {dataset!r}; give a Dataset, such as vem.load(path) returns")
-    name = algorithm
-    if isinstance(algorithm, Configuration):
-        if settings or preset != "default":
-            given = ", ".join([*settings, *(["preset"] if preset != "default" else [])])
-            raise SettingsError(
-                f"{given} and a configuration object are given; put settings into the object, or name the algorithm"
-            )
-        name, settings = method_of(algorithm), dataclasses.asdict(algorithm)
-    if not isinstance(name, str):
-        raise SettingsError(f"the algorithm is {algorithm!r}; give a name ('vem') or an object (vem.VEM())")
-    info = dataset.info
-    source = info.name if info.source == "arrays" else info.source
-
-    def make() -> tuple[Config, Dataset]:
-        config = make_config(
-            source, name, preset, settings, seeds, steps, task=task_of(info), pool_rows=pool_rows, hold_out=hold_out
-        )
-        check_rules(dataset, config.rules)  # those of the preset: no others were given
-        read = repeated(dataset, config.rules.get("repeat_terminals", False))
-        rules = {rule: read.info.rules[rule] for rule in RULES if rule in read.info.rules}
-        return dataclasses.replace(config, rules=rules), read
-
-    watching = Watching(evaluate_every, callbacks, progress, checkpoint_seconds, keep_programs)
-    path = Path(tempfile.gettempdir()) / f"vem-{uuid.uuid4().hex[:12]}" if out is None else Path(out)
-    return _train_new(RunDirectory(path), make, watching)
-
-
-def train_source(
-    source: str,
-    algorithm: str = "vem",
-    *,
-    preset: str = "default",
-    seeds: int | Sequence[int] = 1,
-    steps: int = 100_000,
-    settings: dict[str, Any] | None = None,
-    rules: dict[str, Any] | None = None,
-    data_dir: str | None = None,
-    pool_rows: int | None = None,
-    hold_out: float = 0.0,
-    out: str | Path | None = None,
-    watching: Watching | None = None,
-) -> Run:
-    """Load the data that ``source`` names as the preset reads it, train on it and return the run: ``vem train``.
-
-    The run directory is ``out``, or a free one below ``runs``; it is made before the data is read.
-    """
-    rules = reading_rules(algorithm, preset, rules)
-    # Wrong settings need not wait for the data; which task it is may still change the preset's.
-    common = {"pool_rows": pool_rows, "hold_out": hold_out}
-    draft = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, **common)
-
-    def make() -> tuple[Config, Dataset]:
-        dataset = read_data(source, draft.rules, data_dir)
-        task = task_of(dataset.info)
-        known = make_config(source, algorithm, preset, settings, seeds, steps, rules, data_dir, task, **common)
-        return known, dataset
-
-    stem = Path(source.removeprefix("minari:")).stem
-    files = free_directory(f"{stem}-{algorithm}") if out is None else RunDirectory(out)
-    return _train_new(files, make, watching or Watching())
-
-
-def resume(
-    path: str | Path,
-    dataset: Dataset | str | None = None,
-    *,
-    data_dir: str | None = None,
-    watching: Watching | None = None,
-) -> Run:
-    """Go on with the run in ``path`` to its end and return it.
+    """Go on with the run in ``path`` to its end, or to ``steps`` in all, and return it.
 
     Data that was moved is named by ``dataset`` or found in ``data_dir``; its rows must be the same to the bit. The run
-    is evaluated on the way as it was started, unless ``watching`` says how.
+    is evaluated on the way as it was started, unless ``evaluate_every`` says how. With ``steps``, every stage is
+    trained again, with the networks as they are, and shares the added steps as in a run of so many; schedules of
+    learning rates that have ended begin anew only with ``restart_schedule``. ``imports`` name what registers the
+    method.
     """
-    watching = watching or Watching()
-    watching.check()
-    if watching.keep_programs:
-        keep_programs()
-    run = open_run(path, dataset if isinstance(dataset, Dataset) else None)
-    if isinstance(dataset, str) or data_dir is not None:
-        config = run.config
-        moved = read_data(
-            config.dataset if dataset is None else str(dataset), config.rules, data_dir or config.data_dir
-        )
-        run = open_run(path, moved)
-    if watching.evaluate_every is None:
-        watching = dataclasses.replace(watching, evaluate_every=run.files.evaluate_every)
-    return _watched(run, watching)
+    _check_watching(callbacks, checkpoint_seconds)
+    check_period(evaluate_every)
+    import_methods(imports)
+    if keep_programs:
+        keep_compiled()
+    run = Run.open(path, dataset if isinstance(dataset, Dataset) else None)
+    if isinstance(dataset, str | Path) or data_dir is not None:
+        source = None if dataset is None or isinstance(dataset, Dataset) else dataset
+        run.use_data(run.config.load(source, data_dir))
+    if steps is not None:
+        run.go_on_to(steps, restart_schedule)
+    elif restart_schedule:
+        raise SettingsError("--restart-schedule is for a run that goes on to more steps; give --steps, too")
+    every = run.config.evaluate_every if evaluate_every is None else evaluate_every
+    return _watched(run, every, callbacks, progress, checkpoint_seconds)
 
 
-def free_directory(name: str) -> RunDirectory:
+def free_directory(name: str) -> Run:
     """A new directory below ``runs``, made and locked, numbered from the second on."""
     number = 1
     while True:
-        files = RunDirectory(Path("runs") / (name if number == 1 else f"{name}-{number}"))
-        if not files.path.exists():
+        run = Run(Path("runs") / (name if number == 1 else f"{name}-{number}"))
+        if not run.directory.exists():
             try:
-                files.reserve()
-                return files
+                run.reserve()
+                return run
             except RunError:
-                if not files.path.exists():
+                if not run.directory.exists():
                     raise  # it cannot be made; otherwise another process was faster
         number += 1
 
 
-def _train_new(files: RunDirectory, make: Callable[[], tuple[Config, Dataset]], watching: Watching) -> Run:
-    if not files.is_locked:
-        files.reserve()
+def has_environment(info: DataInfo, request: Request) -> bool:
+    """Whether a run can be evaluated on the way in an environment; if not, it needs held-out trajectories."""
+    from vem.evaluation.environments import find_environment
+
     try:
-        watching.check()
-        if watching.keep_programs:
-            keep_programs()
-        config, dataset = make()
-        if watching.evaluate_every is not None:
-            find_environment(dataclasses.asdict(dataset.info))  # fail before anything is written
-        run = create_run(files, config, dataset, watching.evaluate_every)
-    except BaseException:
-        files.abandon()
-        raise
-    return _watched(run, watching)
+        find_environment(dataclasses.asdict(info))
+    except SimulatorError as error:
+        if request.hold_out:
+            return False
+        if info.environment is not None:
+            raise
+        raise SettingsError(
+            f"--evaluate-every has nothing to evaluate by: {error}; or hold trajectories out for estimates "
+            "(--hold-out 0.2)"
+        ) from None
+    return True
 
 
-def _watched(run: Run, watching: Watching) -> Run:
-    run.seconds_per_checkpoint = watching.checkpoint_seconds
+def _check_watching(callbacks: Sequence[Callback], checkpoint_seconds: float) -> None:
+    """SettingsError if what happens while a run trains makes no sense."""
+    check_callbacks(callbacks)
+    is_number = isinstance(checkpoint_seconds, int | float) and not isinstance(checkpoint_seconds, bool)
+    if not is_number or not checkpoint_seconds >= 0:
+        raise SettingsError(f"--checkpoint-seconds is {checkpoint_seconds!r}; it must be 0 or more")
+
+
+def _watched(
+    run: Run, every: float | None, callbacks: Sequence[Callback], progress: bool | TextIO, checkpoint_seconds: float
+) -> Run:
+    run.seconds_per_checkpoint = checkpoint_seconds
     try:
         run.begin()
-        with evaluating(run, watching.evaluate_every, _draw_curve) as callbacks:
-            return run.train([*callbacks, *watching.callbacks], watching.progress)
+        if every is None or run.is_finished:
+            return run.train(callbacks, progress)
+        if has_environment(run.facts.info, run.config):
+            from vem.evaluation.evaluate import evaluating
+
+            with evaluating(run, every, _draw_curve) as own:
+                return run.train([*own, *callbacks], progress)
+        from vem.estimation.points import estimating
+
+        return run.train([estimating(run, every), *callbacks], progress)
     finally:
-        run.files.release()
+        run.release()
 
 
 def _draw_curve(run: Run) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 
 
-def printable(text: str) -> str:
-    r"""The text in one line that a terminal only shows: control characters and their like as ``\x1b``, ``\n``.
+def printable(text: str, kept: str = "") -> str:
+    r"""The text as a terminal only shows it: control characters and their like as ``\x1b``, ``\n``, but those ``kept``.
 
     Names that come from files go through it on their way into reports, comments and messages.
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
 
 
 class VemError(Exception):
@@ -57,6 +57,7 @@ class Stopped(KeyboardInterrupt):
 EXTRAS = {
     "train": ("filelock", "h5py", "jax", "jaxlib", "optax", "rich", "scipy"),
     "envs": ("gymnasium", "gymnasium_robotics", "mujoco"),
+    "video": ("moviepy",),
     "report": ("jinja2", "matplotlib"),
     "onnx": ("onnx", "onnxruntime"),
     "tables": ("pyarrow",),

@@ -15,13 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+from vem.errors import printable
+
 _NO_HANDLER = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler)
-
-
-def printable(text: str) -> str:
-    """``text`` with its control characters as escapes; ends of lines and tabs stay."""
-    return text.translate(_ESCAPES)
 
 
 class Stream:
@@ -40,7 +36,7 @@ class Stream:
 
     def write(self, text: str) -> int:
         """Write the text, made printable."""
-        self._try(self.rich_proxied_file.write, printable(text))
+        self._try(self.rich_proxied_file.write, printable(text, kept="\n\t"))
         return len(text)
 
     def flush(self) -> None:

@@ -12,8 +12,8 @@ from vem.algorithms import bc
 from vem.algorithms.base import METHODS, Configuration, Preset, find_method, find_preset, method_of, register, setting
 from vem.errors import RunError, SettingsError
 from vem.policy import kinds, load_policy
-from vem.training.request import make_config
-from vem.training.run import create_run, resume_run
+from vem.training.request import make_request
+from vem.training.run import Run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"
 
@@ -35,7 +35,8 @@ class Own(bc.BC):
     strength: float = setting(1.0, "a number above 0", "positive")
 
 
-def test_the_example_prefers_the_best_episodes(capsys):
+def test_the_example_prefers_the_best_episodes(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     if not EXAMPLE.exists():
         pytest.skip("the examples are not part of this distribution")
     names = runpy.run_path(str(EXAMPLE), run_name="__main__")
@@ -49,8 +50,8 @@ def test_the_example_prefers_the_best_episodes(capsys):
     loaded = load_policy(run.directory)
     observations = np.linspace(-1, 1, 5, dtype=np.float32)[:, None]
     np.testing.assert_array_equal(loaded.act(observations), run.policy.act(observations))
-    assert resume_run(run.directory, names["dataset"]).is_finished
-    swept = make_config("tiny", "percentile-bc", settings={"kept": [0.2, 0.5]})
+    assert Run.open(run.directory, names["dataset"]).begin().is_finished
+    swept = make_request("tiny", "percentile-bc", settings={"kept": [0.2, 0.5]})
     assert len(swept.trials) == 2
 
 
@@ -63,11 +64,13 @@ def test_a_new_kind_of_policy_acts_and_values(tmp_path):
 
     value = lambda tensors, inputs: inputs.sum(1)
     presets = {"strong": Preset({"strength": 9.0}, {}, "made up", {"antmaze": {"strength": 3.0}})}
-    register("own", Own, make, "a test", presets, actor=act, value=value, arithmetic=bc.arithmetic)
+    register("own", Own, make, "a test", presets, actor=act, value=value)
     assert find_preset("own", "strong").settings == {"strength": 9.0}
     assert list(find_method("own").presets) == ["default", "strong"]
-    config = make_config("tiny", "own", "strong", {"policy_hidden": (4,), "normalize_observations": False}, steps=2)
-    run = create_run(tmp_path / "run", config, tiny_dataset()).train()
+    config = make_request(
+        "tiny", "own", preset="strong", settings={"policy_hidden": (4,), "normalize_observations": False}, steps=2
+    )
+    run = Run.create(tmp_path / "run", config, tiny_dataset()).train()
     loaded = load_policy(tmp_path / "run")
     np.testing.assert_array_equal(loaded.act(np.zeros((3, 3), np.float32)), np.ones((3, 2)))
     np.testing.assert_array_equal(run.policy.value(np.ones((2, 3), np.float32)), [3.0, 3.0])

@@ -11,7 +11,7 @@ from comparison_cases import FLAGS, write_data
 from vem.cli import main
 from vem.cli.compare import parse_settings, parse_steps
 from vem.comparison.launch import share_cores
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_in_one_process(data, tmp_path, capsys):
     printed = capsys.readouterr()
     assert "bc (preset default) on pointmaze-umaze" in printed.out
     assert "pointmaze-umaze bc: done" in printed.out
-    assert "own-logs bc: failed: the data own-logs names no environment; say which task it is (--task" in printed.out
+    assert "own-logs bc: failed: the data own-logs names no environment; give vem evaluate an" in printed.out
     assert not (tmp_path / "report").exists()
 
 
@@ -77,7 +77,7 @@ def test_reading_rules_reach_the_data(data, tmp_path, capsys):
     assert compare(*given, "--out", tmp_path, "--task", "pointmaze-umaze", "--teleports", "keep", "--json") == 0
     (cell,) = json.loads(capsys.readouterr().out)["cells"]
     assert cell["references"] == "vem: success rate in percent"
-    config = RunDirectory(tmp_path / "own-logs" / "bc").config
+    config = Run(tmp_path / "own-logs" / "bc").config
     assert config.rules == {"task": "pointmaze-umaze", "teleports": "keep"}
 
 

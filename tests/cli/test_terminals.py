@@ -15,8 +15,9 @@ from vem import cli
 from vem.cli import main
 from vem.cli.data import _draw_table
 from vem.comparison.launch import View
+from vem.errors import printable
 from vem.evaluation.statistics import Table
-from vem.terminal import Stream, printable, standard_streams
+from vem.terminal import Stream, standard_streams
 
 VEM = [sys.executable, "-m", "vem"]
 SMALL = ["--steps", "200000", "--value-hidden", "8", "--policy-hidden", "8", "--batch-size", "8"]
@@ -166,7 +167,7 @@ def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch):
 
 
 def test_control_characters_are_shown_as_escapes():
-    assert printable("a\x1b[2J\x07\r\x7f\x9b\n\tß") == "a\\x1b[2J\\x07\\x0d\\x7f\\x9b\n\tß"
+    assert printable("a\x1b[2J\x07\r\x7f\x9b\n\tß", kept="\n\t") == "a\\x1b[2J\\x07\\r\\x7f\\x9b\n\tß"
 
 
 def test_no_text_of_a_command_line_or_a_file_controls_the_terminal(tmp_path, monkeypatch, capsys):

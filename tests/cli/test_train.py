@@ -175,11 +175,11 @@ def stopped(logs, tmp_path_factory):
     directory = tmp_path_factory.mktemp("stopped")
     data = directory / "copy.npz"
     data.write_bytes(logs.read_bytes())
-    from vem.api import Watching, train_source
+    from vem.api import train
 
     settings = {"value_hidden": "8,8", "policy_hidden": "8,8", "batch_size": "16", "steps_per_refresh": "10"}
-    watching = Watching(progress=False, callbacks=[lambda run, progress: True])
-    train_source(str(data), steps=30, settings=settings, out=directory / "run", watching=watching)
+    stop = [lambda run, progress: True]
+    train(str(data), steps=30, settings=settings, out=directory / "run", progress=False, callbacks=stop)
     return directory / "run"
 
 
@@ -224,7 +224,7 @@ def test_out_is_checked_before_the_data_is_read(tmp_path, capsys):
 
 def test_the_preset_follows_the_task_of_the_data_not_the_name_of_its_file(logs, tmp_path, monkeypatch, capsys):
     from vem.data.load import load
-    from vem.training.run import RunDirectory
+    from vem.training.run import Run
 
     # A task that has settings of its own for IQL: the file's name says nothing, the loaded data does.
     def load_antmaze(source, **rules):
@@ -234,7 +234,7 @@ def test_the_preset_follows_the_task_of_the_data_not_the_name_of_its_file(logs, 
     monkeypatch.setattr("vem.training.request.load", load_antmaze)
     hidden = ["--value-hidden", "8", "--policy-hidden", "8", "--batch-size", "8"]
     assert vem("train", logs, "--algorithm", "iql", "--steps", 10, "--out", tmp_path / "run", *hidden) == 0
-    assert RunDirectory(tmp_path / "run").config.settings["expectile"] == 0.9
+    assert Run(tmp_path / "run").config.settings["expectile"] == 0.9
     assert "task: antmaze-umaze (decided by: given)" in capsys.readouterr().out
 
 

@@ -37,7 +37,7 @@ def test_the_mapping_is_in_the_run(run):
     assert config["rules"]["action_bounds"] == [0.0, 1.0]
     opened = vem.open_run(run)
     assert opened.dataset.info.action_high == (1.0,)
-    assert opened.files.facts.info == opened.dataset.info
+    assert opened.facts.info == opened.dataset.info
     assert config_rows(opened.config)["mapping.reward"] == "reward"
 
 

@@ -1,8 +1,8 @@
-"""Cells on a real Ray cluster of a head and two worker nodes, on loopback."""
+"""Jobs on a real Ray cluster of a head and two worker nodes, on loopback."""
 
 import _thread
+import dataclasses
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -13,14 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from comparison_cases import FLAGS, SETTINGS, write_data
+from comparison_cases import FLAGS, jobs_of, write_data
 from ray_cluster import running_cluster
 from vem.cli import main
 from vem.comparison import cluster as cluster_module
-from vem.comparison import worker as node
-from vem.comparison.grid import make_cells
-from vem.comparison.launch import Job
-from vem.comparison.worker import STOPPED, Order, check_node, explain_end, only_needed, run_order, start_process
+from vem.comparison.cluster import check_node, run_on_node
+from vem.comparison.worker import STOPPED, explain_end, start_process
 from vem.errors import RunError
 
 STEPS = 20_000
@@ -62,8 +60,9 @@ def start(arguments, variables, folder):
     )
 
 
-def order(out, **message):
-    return Order("0.1.0", str(out), None, {**only_needed(os.environ), "OMP_NUM_THREADS": "1"}, message)
+def on_this_node(job):
+    job = dataclasses.replace(job, episodes=1)
+    return run_on_node(job.to_json(), str(job.log_path), {"OMP_NUM_THREADS": "1"}, str(job.directory.parents[1]))
 
 
 def test_without_ray_one_sentence_says_what_to_install(tmp_path, monkeypatch, capsys):
@@ -117,67 +116,61 @@ def test_an_address_without_a_cluster_is_one_sentence(tmp_path, monkeypatch, cap
     assert not list((tmp_path / "out").rglob("*.json"))
 
 
-def test_a_node_that_cannot_run_cells_says_why(tmp_path, monkeypatch):
-    monkeypatch.setattr(node, "LOOK_SECONDS", 0.0)
-    check_node(order(tmp_path))
+def test_a_node_that_cannot_do_jobs_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_module, "LOOK_SECONDS", 0.0)
+    check_node("0.1.0", None)
     with pytest.raises(RunError, match=r"has vem 0\.1\.0, not 7; install the same"):
-        check_node(order(tmp_path)._replace(version="7"))
-    marker = tmp_path / "out" / ".cluster"
+        check_node("7", None)
     with pytest.raises(RunError, match=r"does not see .*out: give an --out that all nodes share, or an address"):
-        check_node(order(tmp_path)._replace(marker=str(marker)))
+        check_node("0.1.0", str(tmp_path / "out" / ".cluster"))
 
 
-def test_a_cancelled_cell_saves(tmp_path):
+def test_a_cancelled_job_saves(tmp_path):
     """Ray cancels a task by an interrupt in its process."""
-    (cell,) = make_cells(
-        [str(write_data(tmp_path))], ["bc"], tmp_path, seeds=1, steps=10**8, settings={"bc": SETTINGS["bc"]}
-    )
-    message = {**Job(cell, 1).to_message(), "cores": None, "log": str(cell.log_path), "lock_seconds": 1.0}
+    (job,) = jobs_of(write_data(tmp_path), tmp_path, seeds=1, steps=10**8)
 
     def interrupt():
-        while not cell.files.newest_metrics():
+        while not job.files.newest_metrics():
             time.sleep(0.05)
         _thread.interrupt_main()
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the suite's workers ignore it
     try:
         threading.Thread(target=interrupt, daemon=True).start()
-        outcome = run_order(order(tmp_path, **message))
+        code, _, last_line = on_this_node(job)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert (outcome.code, outcome.last_line[:17]) == (STOPPED, "stopped and saved")
-    assert list(cell.files.checkpoints.glob("*.safetensors"))
+    assert (code, last_line[:17]) == (STOPPED, "stopped and saved")
+    assert list(job.files.checkpoints.glob("*.safetensors"))
 
 
 @pytest.mark.parametrize("kills", [1, 2])
-def test_a_cell_whose_process_is_killed_is_started_again_once(tmp_path, monkeypatch, kills):
-    given = {"seeds": 1, "steps": 200, "settings": {"bc": SETTINGS["bc"]}}
-    (cell,) = make_cells([str(write_data(tmp_path))], ["bc"], tmp_path, **given)
-    message = {**Job(cell, 1).to_message(), "cores": None, "log": str(cell.log_path), "lock_seconds": 1.0}
+def test_a_job_whose_process_is_killed_is_started_again_once(tmp_path, monkeypatch, kills):
+    (job,) = jobs_of(write_data(tmp_path), tmp_path, seeds=1, steps=200)
     started = []
 
-    def start_and_kill(*arguments):
-        process = start_process(*arguments)
+    def start_and_kill(*arguments, **given):
+        process = start_process(*arguments, **given)
         if len(started) < kills:
             process.process.kill()
         started.append(process)
         return process
 
-    monkeypatch.setattr(node, "start_process", start_and_kill)
-    outcome = run_order(order(tmp_path, **message))
+    monkeypatch.setattr(cluster_module, "start_process", start_and_kill)
+    code, _, _ = on_this_node(job)
     assert len(started) == 2
-    assert outcome.code == (0 if kills == 1 else -signal.SIGKILL)
-    assert cell.files.is_run == (kills == 1)
+    assert code == (0 if kills == 1 else -signal.SIGKILL)
+    assert job.files.is_run == (kills == 1)
 
 
-def test_a_cell_that_was_killed_says_what_to_do():
+def test_a_job_that_was_killed_says_what_to_do():
     assert explain_end(3, "its process") == "its process ended with exit code 3"
     assert "killed by signal 9" in explain_end(-9, "its process")
     assert "the same command goes on" in explain_end(-9, "its process")
 
 
 @pytest.mark.slow
-def test_a_lost_nodes_cells_go_on_elsewhere_to_the_same_bytes(tmp_path):
+def test_a_lost_nodes_jobs_go_on_elsewhere_to_the_same_bytes(tmp_path):
     pytest.importorskip("ray", reason="needs vem[ray]")
     data = [write_data(tmp_path, name) for name in DATASETS]
     local, out, address = tmp_path / "local", tmp_path / "out", f"file://{tmp_path}/mirror"
@@ -193,8 +186,8 @@ def test_a_lost_nodes_cells_go_on_elsewhere_to_the_same_bytes(tmp_path):
         # One of two nodes is killed in mid-run.
         process = start(command(data, out, *ray), variables, tmp_path)
         wait_until(lambda: list(out.glob("*/*/checkpoints/0*")), process)
-        wait_until(lambda: any(map(cluster.has_cell, (1, 2))), process)
-        cluster.kill(1 if cluster.has_cell(1) else 2)
+        wait_until(lambda: any(map(cluster.has_job, (1, 2))), process)
+        cluster.kill(1 if cluster.has_job(1) else 2)
         output, _ = process.communicate(timeout=400)
         assert process.returncode == 0, output
         assert results(out) == expected

@@ -58,7 +58,7 @@ def test_a_preset_reads_a_dataset_in_hand_by_its_rules(tmp_path):
         run = vem.open_run(comparison.results[0].directory)
         assert run.config.rules["repeat_terminals"] is True
         assert run.dataset.num_rows == ended.num_rows + ended.num_episodes  # read again, and refused if it differs
-        sums.append(run.files.facts.sha256)
+        sums.append(run.facts.sha256)
     assert sums[0] == sums[1] != ended.fingerprint()
 
 

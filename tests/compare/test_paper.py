@@ -1,17 +1,16 @@
 import numpy as np
 import pytest
 
-from comparison_cases import SETTINGS, write_data
+from comparison_cases import jobs_of, write_data
 from vem.algorithms.base import official_steps, split_label
 from vem.cli.compare import paper_length, parse_settings
-from vem.comparison import grid as cells_module
 from vem.comparison import paper
-from vem.comparison.grid import cell_state, make_cells
 from vem.comparison.paper import PAPER_TASKS, made_place, make_missing, paper_data
 from vem.errors import RunError, SettingsError
 from vem.tasks import find_task
 from vem.training import budget
 from vem.training.budget import StageCost
+from vem.training.run import Run
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +30,8 @@ def test_a_label_may_name_a_preset():
     assert split_label("vem-nstep") == ("vem-nstep", None)
     with pytest.raises(SettingsError, match="there is no algorithm 'bc-paper'"):
         split_label("bc-paper")
-    cells = make_cells(["a.npz"], ["vem", "vem-paper", "bc"], "out", preset="default", settings={"vem-paper": {}})
-    assert [(cell.label, cell.algorithm, cell.config().preset) for cell in cells] == [
+    jobs = jobs_of("a.npz", "out", ["vem", "vem-paper", "bc"], {"vem-paper": {}})
+    assert [(job.label, job.request.algorithm, job.request.preset) for job in jobs] == [
         ("vem", "vem", "default"), ("vem-paper", "vem", "paper"), ("bc", "bc", "default"),
     ]  # fmt: skip
     assert parse_settings(["vem-paper:expectile=0.2"], ["vem", "vem-paper"]) == {
@@ -41,11 +40,10 @@ def test_a_label_may_name_a_preset():
 
 
 def test_how_long_the_papers_table_trains():
-    assert paper_length(["vem", "bc"], None, None, False) == (None, 20.0)
-    assert paper_length(["vem", "bc"], None, 3.0, False) == (None, 3.0)
-    assert paper_length(["vem"], {"vem": 5}, None, False) == ({"vem": 5}, None)
-    steps, minutes = paper_length(["vem-paper", "cql"], None, None, True)
-    assert (steps, minutes) == ({"vem-paper": 2_000_000, "cql": 3_000_000}, None)
+    assert paper_length(["vem", "bc"], None, None, False) == {"minutes": 20.0}
+    assert paper_length(["vem", "bc"], None, 3.0, False) == {}
+    steps = paper_length(["vem-paper", "cql"], None, None, True)
+    assert steps == {"steps": {"vem-paper": 2_000_000, "cql": 3_000_000}}
     assert all(official_steps(label) > 0 for label in paper.METHODS)
     with pytest.raises(SettingsError, match="leave out --steps and --minutes"):
         paper_length(["vem"], None, 5.0, True)
@@ -85,27 +83,27 @@ def test_data_is_made_where_it_belongs_and_used(tmp_path):
     assert [path for path in tmp_path.iterdir() if path.name != "out"] == []
     made = {entry.name: entry for entry in paper_data(out)}
     assert made["hopper-random"].state == "here"
-    cell = make_cells(paper.paper_sources(out), ["bc"], out)[0]
-    assert cell.dataset == "hopper-random"
-    assert find_task(cell.dataset) is not None
+    job = jobs_of(paper.paper_sources(out), out)[0]
+    assert job.dataset == "hopper-random"
+    assert find_task(job.dataset) is not None
 
 
 def test_other_minutes_are_refused(tmp_path, monkeypatch):
     costs = {"bc": {"policy": StageCost(1.0)}, "awr": {"joint": StageCost(1.0, 10.0, 4.0, 20)}}
     monkeypatch.setattr(budget, "measure_costs", lambda run: costs[run.config.algorithm])
-    data = str(write_data(tmp_path))
+    data = write_data(tmp_path)
 
-    def cells_of(**length):
-        return make_cells([data], ["bc", "awr"], tmp_path / "out", settings=SETTINGS, seeds=1, **length)
+    def jobs(**length):
+        return jobs_of(data, tmp_path / "out", ["bc", "awr"], seeds=1, **{"steps": None, **length})
 
-    for cell in cells_of(minutes=1.0):
-        cells_module._open_run(cell, "absent").files.release()
-    assert [cell.files.config.steps for cell in cells_of(minutes=1.0)] == [60, 42]
-    assert [cell_state(cell, 1) for cell in cells_of(minutes=1.0)] == ["unfinished", "unfinished"]
+    for job in jobs(minutes=1.0):
+        Run.create(job.directory, job.request).release()
+    assert [job.files.config.steps for job in jobs(minutes=1.0)] == [60, 42]
+    assert [job.state() for job in jobs(minutes=1.0)] == ["unfinished", "unfinished"]
     with pytest.raises(RunError, match="was started with minutes 1, not 2; give the old settings"):
-        cell_state(cells_of(minutes=2.0)[0], 1)
+        jobs(minutes=2.0)[0].state()
     with pytest.raises(RunError, match="was started with minutes 1, not steps 60; give the old settings"):
-        cell_state(cells_of(steps=60)[0], 1)
+        jobs(steps=60)[0].state()
 
 
 def test_the_table_says_what_training_took(tmp_path):
@@ -114,7 +112,7 @@ def test_the_table_says_what_training_took(tmp_path):
     vem = bc._replace(steps=50, core_seconds=1230.0)
     found = paper.PaperComparison(paper_data(tmp_path), {"pen-human": {"bc": bc, "vem": vem}}, {})
     assert found.over_datasets is None  # one dataset
-    assert "training took 19.8 to 20.5 core-minutes a cell, all seeds together, 20 asked for" in str(found)
+    assert "training took 19.8 to 20.5 core-minutes a run, all seeds together, 20 asked for" in str(found)
     (row,) = [task for task in found.to_json()["tasks"] if task["ours"]]
     assert row["ours"]["bc"]["core_seconds"] == 1188.0
     assert np.isfinite(row["ours"]["bc"]["mean"])

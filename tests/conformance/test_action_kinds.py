@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from small_runs import NUM_STEPS, OWN_METHODS, bits, make_run, tiny_dataset
-from vem.algorithms import bcq as discrete_bcq
+from vem.algorithms import bcq
 from vem.algorithms.base import METHODS
 from vem.data.actions import ACTION_KINDS, action_kind
 from vem.errors import SettingsError
 from vem.networks import apply_network, make_head
 from vem.policy import load_policy
-from vem.training.run import resume_run
+from vem.training.run import Run
 
 OBSERVATIONS = np.random.default_rng(5).standard_normal((40, 3)).astype(np.float32)
 FULLY = ("vem", "vem-guided", "bc", "awr", "bail", "iql")
@@ -89,7 +89,7 @@ def outputs_of(trial, observations):
         return apply_network(parameters["choice_critic"], inputs)
     if kind == "constrained-greedy":
         q, logits = (apply_network(parameters[name], inputs) for name in ("choice_critic", "behavior"))
-        return discrete_bcq.constrained(q, logits, parameters["threshold"])
+        return bcq.constrained(q, logits, parameters["threshold"])
     return apply_network(parameters["actor"], inputs)
 
 
@@ -118,7 +118,7 @@ def test_saves_loads_and_resumes(action_trial, tmp_path):
         if number == 1:
             stopped.checkpoint(progress)
             break
-    resumed = resume_run(tmp_path / "run", run.dataset)
+    resumed = Run.open(tmp_path / "run", run.dataset).begin()
     resumed.algorithm = run.algorithm
     for ours, theirs in zip(resumed.train().policies, run.policies, strict=True):
         assert all(np.array_equal(ours.tensors[name], theirs.tensors[name]) for name in theirs.tensors)

@@ -9,13 +9,14 @@ import pytest
 
 from small_runs import NUM_STEPS, OWN_METHODS, bits, make_run, shape_of, tiny_dataset
 from vem.algorithms import bcq
-from vem.algorithms.base import METHODS, draw_batch, sweepable
+from vem.algorithms.base import METHODS, sweepable
 from vem.networks import apply_network, apply_networks, policy_mean
 from vem.policy import load_policy
 from vem.training import loop
 from vem.training.loop import start, train
 from vem.training.request import Trial
-from vem.training.run import resume_run
+from vem.training.rows import draw_batch
+from vem.training.run import Run
 
 OBSERVATIONS = np.random.default_rng(5).standard_normal((6, 3)).astype(np.float32)
 
@@ -93,7 +94,7 @@ def test_stop_and_resume_equals_never_stopping(trial, tmp_path):
             if number == stop_after:
                 stopped.checkpoint(progress)
                 break
-        resumed = resume_run(directory, tiny_dataset())
+        resumed = Run.open(directory, tiny_dataset()).begin()
         assert not resumed.is_finished
         if stop_after > 1:
             resumed.algorithm = trial.run.algorithm

@@ -16,8 +16,8 @@ import pytest
 from small_runs import OWN_METHODS, quick_compilation, tiny_settings
 from vem.data.arrays import from_arrays
 from vem.data.dataset import Dataset
-from vem.training.request import make_config
-from vem.training.run import create_run
+from vem.training.request import make_request
+from vem.training.run import Run
 
 RECORDED = Path(__file__).parent / "golden.json"
 CASES = [(name, "default") for name in OWN_METHODS] + [("vem", "paper"), ("vem", "authors")]
@@ -52,8 +52,8 @@ def outcome(algorithm: str, preset: str, directory: Path) -> dict[str, list]:
     settings |= {"value_lr": 3e-3} if "value_hidden" in settings else {}
     # The best of several actions could be another one on another machine.
     settings |= {"num_acting_actions": 1} if "num_acting_actions" in settings else {}
-    config = make_config("walk", algorithm, preset, settings, steps=40)
-    policy = create_run(directory, config, walk_dataset()).train().policy
+    config = make_request("walk", algorithm, preset=preset, settings=settings, steps=40)
+    policy = Run.create(directory, config, walk_dataset()).train().policy
     result = {"actions": policy.act(PROBES).round(5).tolist()}
     return result | ({"values": np.round(policy.value(PROBES), 5).tolist()} if policy.has_value else {})
 

@@ -11,7 +11,7 @@ from small_runs import make_run, quick_compilation, tiny_dataset
 from vem.errors import RunError, SettingsError
 from vem.training import loop
 from vem.training.callbacks import TensorBoard, WandB, named
-from vem.training.run import open_run
+from vem.training.run import Run
 
 pytest.importorskip("tensorboard")
 
@@ -27,7 +27,7 @@ def events(run, trial):
     """Tag → (steps, values) as TensorBoard itself reads them."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    read = EventAccumulator(str(run.directory / "tensorboard" / trial), purge_orphaned_data=False).Reload()
+    read = EventAccumulator(str(run.directory / "tensorboard" / trial), purge_orphaned_data=True).Reload()
     found = {tag: read.Scalars(tag) for tag in read.Tags()["scalars"]}
     return {tag: ([e.step for e in entries], [e.value for e in entries]) for tag, entries in found.items()}
 
@@ -37,7 +37,7 @@ def evaluated_at(run, steps, score):
     trials = {trial.name: {"score": score + i, "first_error": None} for i, trial in enumerate(run.config.trials)}
     facts = {"version": 1, "environment": "own", "references": None, "num_episodes": 1, "seed": 0, "actions": "mean"}
     summary = {**facts, "steps": steps, "trials": trials, "groups": [{}]}
-    run.files.write_summary(summary)
+    run.write_summary(summary)
 
 
 def test_tensorboard_has_every_metric_of_every_trial_once(tmp_path):
@@ -62,25 +62,23 @@ def test_tensorboard_has_every_metric_of_every_trial_once(tmp_path):
         assert found["evaluation/score"] == ([6], [40.0 + index])
 
 
-def test_a_resumed_run_goes_on_in_the_same_log(tmp_path):
+def test_a_resumed_run_goes_on_and_what_was_lost_is_forgotten(tmp_path):
     run = make_run("bc", tmp_path / "run")
-    board = TensorBoard()
-    run.train([board, lambda run, progress: progress.steps == 3])
-    # What a crash after the checkpoint leaves: a step that is not in any checkpoint, and half a record.
-    path = run.directory / "tensorboard" / "seed0" / "events.out.tfevents.vem"
-    board._write(run, "seed0", 6, {"train/loss": 7.0})
-    with path.open("ab") as file:
-        file.write(b"\x20\0\0\0\0\0\0\0half a record")
-    resumed = open_run(run.directory, tiny_dataset())
-    resumed.train([TensorBoard()])
-    lost, whole = events(run, "seed0"), events(run, "seed1")
-    (steps, _) = next(iter(whole.values()))
-    assert steps == sorted(set(steps))
-    assert steps[0] == 3
-    assert steps[-1] == 10
-    assert lost["train/loss"] == ([6], [7.0])
-    assert 6 not in next(values for tag, values in lost.items() if tag != "train/loss")[0]
-    assert len(list(path.parent.iterdir())) == 1
+
+    def crash_after_a_checkpoint(run, progress):
+        if progress.steps == 3:
+            run.checkpoint(progress)
+        if progress.steps == 6:
+            raise RunError("the machine is gone")
+
+    with pytest.raises(RunError, match="gone"):
+        run.train([TensorBoard(), crash_after_a_checkpoint])
+    seen = {}
+    resumed = Run.open(run.directory, tiny_dataset())
+    resumed.train([TensorBoard(), lambda run, progress: seen.update({progress.steps: progress.metrics["policy_loss"]})])
+    steps, values = events(run, "seed1")["train/policy_loss"]
+    assert steps == [3, 6, 9, 10]
+    np.testing.assert_array_equal(np.float32(values[1:]), [np.float32(loss[1]) for loss in seen.values()])
 
 
 def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path):
@@ -110,7 +108,7 @@ def test_wandb_offline(tmp_path):
     run.train([WandB(mode="offline"), lambda run, progress: progress.steps == 3])
     ids = json.loads((run.directory / "wandb.json").read_text())
     assert {trial: entry["steps"] for trial, entry in ids.items()} == {"seed0": 3, "seed1": 3}
-    open_run(run.directory, tiny_dataset()).train([WandB(mode="offline")])
+    Run.open(run.directory, tiny_dataset()).train([WandB(mode="offline")])
     after = json.loads((run.directory / "wandb.json").read_text())
     assert [entry["id"] for entry in after.values()] == [entry["id"] for entry in ids.values()]
     assert {entry["steps"] for entry in after.values()} == {10}

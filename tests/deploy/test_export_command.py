@@ -50,17 +50,17 @@ def test_rows_of_the_data_are_used_where_they_are_there(run, tmp_path):
 def test_an_estimate_goes_into_the_file(run, tmp_path):
     stored = dict.fromkeys(EstimateSummary.__required_keys__, 0) | {"policies": {"seed0": {"value": 1.5}}, "groups": []}
     assert "estimate" not in held(vem.export(run, tmp_path / "without.onnx", seed=0).path)
-    run.files.write_estimate(stored)
+    run.write_estimate(stored)
     made = vem.export(run, tmp_path / "p.onnx", seed=0)
     assert json.loads(held(made.path)["estimate"])["policies"] == {"seed0": {"value": 1.5}}
-    run.files.estimate_path().unlink()
+    run.estimate_path().unlink()
 
 
 def test_runs_that_cannot_be_exported(tmp_path, capsys):
     unfinished = make_run("bc", tmp_path / "unfinished", tiny_dataset())
     with pytest.raises(RunError, match=r"no policy of seed0 yet; finish it with vem train --resume"):
         vem.export(unfinished, seed=0)
-    unfinished.files.release()
+    unfinished.release()
     assert main(["export", str(tmp_path / "absent")]) == 1
     error = capsys.readouterr().err
     assert error.startswith("error: ")

@@ -10,8 +10,8 @@ import pytest
 from vem.envs.mazes import maze_layout
 from vem.policy import make_policy
 from vem.training.records import EpisodeRecord
-from vem.training.request import load_data, make_config
-from vem.training.run import Run, RunDirectory, create_run
+from vem.training.request import make_request
+from vem.training.run import Run
 
 NUM_EPISODES, STEPS = 12, 30
 
@@ -42,7 +42,7 @@ def write_maze_data(path: Path, seed: int = 0) -> Path:
 
 def write_episodes(run: Path, steps: tuple[int, ...], num_episodes: int = 6) -> None:
     """Evaluated episodes of every trial: the first ``seed + 3`` of them succeed."""
-    config = RunDirectory(run).config
+    config = Run(run).config
     has_value = config.algorithm.startswith("vem")
     lines = []
     for done in steps:
@@ -125,8 +125,8 @@ def write_metrics(run: Run) -> None:
 def write_run(directory: Path, data: Path, algorithm: str, **settings: object) -> Path:
     """A finished run of 6 steps and two seeds, made without training."""
     small = {"policy_hidden": [8], **({"policy": "regression"} if algorithm == "vem" else {}), **settings}
-    config = make_config(str(data), algorithm=algorithm, settings=small, seeds=2, steps=6)
-    run = create_run(directory, config, load_data(config))
+    config = make_request(str(data), algorithm=algorithm, settings=small, seeds=2, steps=6)
+    run = Run.create(directory, config, config.load())
     write_policies(run)
     write_metrics(run)
     return directory

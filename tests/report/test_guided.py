@@ -23,18 +23,18 @@ from vem.reports.records import read_run
 from vem.reports.report import describe_rows, read_held_out, share_of_known_rows, write_report
 from vem.reports.style import looks
 from vem.training.records import EpisodeRecord
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 from .conftest import write_maze_data, write_run
 
-GUIDED = {"policy": "guided", "horizon": 5, "value_hidden": [8], "guide_hidden": [8]}
+GUIDED = {"policy": "guided", "horizon": 5, "value_hidden": [8], "policy_hidden": [8]}
 LAYOUT = maze_layout("antmaze-umaze")
 CENTERS = np.array([LAYOUT.center(cell) for cell in LAYOUT.free_cells])
 
 
 def write_traced_episodes(run: Path, lengths: tuple[int, ...] = (40,), environment: str | None = None) -> None:
     """Two evaluated episodes of each trial; the first walks from cell to cell and leaves a trace."""
-    files = RunDirectory(run)
+    files = Run(run)
     records = []
     for number, trial in enumerate(files.config.trials):
         length = lengths[number % len(lengths)]
@@ -201,7 +201,7 @@ def test_a_truncated_trace_is_said_with_the_command_that_writes_it_again(guided_
 
 
 def test_a_trace_of_another_evaluation_is_not_shown(guided_run):
-    records = RunDirectory(guided_run).episodes().records
+    records = Run(guided_run).episodes().records
     lines = [json.dumps({**record.to_json(), "seed": 77}) + "\n" for record in records]
     (guided_run / "evaluations.jsonl").write_text("".join(lines))
     assert films(guided_run)[0] == []

@@ -53,9 +53,9 @@ def test_arrays_that_a_run_holds_are_used(tmp_path):
 def test_what_the_warnings_say(tmp_path):
     make_run("bc", tmp_path / "run").train()
     record = read_run(tmp_path / "run")
-    record.files.write_warnings([])
+    record.files.write_checks([])
     assert warning_section([record]).lead.startswith("None")
-    record.files.write_warnings([RunWarning("luck", "So it is.", "Do that.")])
+    record.files.write_checks([RunWarning("luck", "So it is.", "Do that.")])
     assert warning_section([record]).tables[0].rows == [["So it is.", "Do that."]]
     (tmp_path / "run" / "warnings.json").unlink()
     assert "earlier version" in warning_section([record]).lead

@@ -11,7 +11,7 @@ from vem.reports.records import label_runs, read_run
 from vem.reports.scores import draw_curves, score_row
 from vem.reports.style import looks
 from vem.training.records import EpisodeRecord
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_odd_metric_names_make_plain_file_names(trained):
 
 
 def test_episodes_in_another_environment_are_left_out(vem_run):
-    files = RunDirectory(vem_run)
+    files = Run(vem_run)
     elsewhere = EpisodeRecord("seed0-expectile0.3", 0, seed=0, steps=6, episode_return=9.0, environment="Other-v0")
     files.write_episodes([elsewhere])
     assert elsewhere in files.episodes().records

@@ -15,8 +15,8 @@ from tiny import SMALL, tiny_dataset
 from vem.data.dataset import repeat_terminals
 from vem.errors import RunError, SettingsError, Stopped
 from vem.training import machine as capacity
-from vem.training.request import MOST_TRIALS, check_seeds, make_config
-from vem.training.run import RunDirectory, create_run
+from vem.training.request import MOST_TRIALS, chosen_seeds, make_request
+from vem.training.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,16 @@ def train(dataset, path, *arguments, **changes):
 @pytest.mark.parametrize(
     ("arguments", "changes", "message"),
     [
-        (("logs.hdf5",), {}, "give a Dataset"),
+        ((3,), {}, "the data is 3; give a path"),
+        ((None,), {}, "the data is None"),
+        ((), {"seed": True}, "seed is True"),
+        ((), {"seeds": 2, "seed": 1}, "leave one out"),
+        ((), {"steps": 10, "minutes": 1.0}, "leave one out"),
+        ((), {"expectil": 0.3}, "did you mean expectile"),
+        ((), {"time_limt": "end"}, "did you mean time_limit"),
+        ((), {"algorithm": "BC"}, "did you mean bc"),
+        ((), {"algorithm": "bc", "expectile": 0.3}, "BC has no setting 'expectile', which is one of vem, iql"),
+        ((), {"time_limit": "end"}, "read with time_limit='bootstrap'"),
         ((), {"seeds": "3"}, "seeds is '3'"),
         ((), {"seeds": True}, "seeds is True"),
         ((), {"seeds": -1}, "seeds is -1"),
@@ -107,18 +116,17 @@ def test_a_preset_trains_on_the_same_rows_from_python_and_from_the_shell(tmp_pat
     given = {"preset": preset, "steps": 20}
     loaded = vem.load(path, time_limit="end")
     python = vem.train(loaded, out=tmp_path / "python", progress=False, **given, **small)
-    watching = vem.api.Watching(progress=False)
-    shell = vem.api.train_source(str(path), out=tmp_path / "shell", settings=small, watching=watching, **given)
-    assert python.files.facts.sha256 == shell.files.facts.sha256
-    assert vem.open_run(python.directory).dataset.num_rows == python.files.facts.num_rows  # refused if rows differ
+    shell = vem.train(str(path), out=tmp_path / "shell", settings=small, progress=False, **given)
+    assert python.facts.sha256 == shell.facts.sha256
+    assert vem.open_run(python.directory).dataset.num_rows == python.facts.num_rows  # refused if rows differ
 
 
 def test_a_config_that_says_other_rows_is_refused(dataset, tmp_path):
     for rules in ({"repeat_terminals": True}, {"time_limit": "end"}):
         with pytest.raises(SettingsError, match=f"{next(iter(rules))}=.* and the run's config says"):
-            create_run(tmp_path / "run", make_config("tiny", rules=rules), dataset)
+            Run.create(tmp_path / "run", make_request("tiny", rules=rules), dataset)
     with pytest.raises(SettingsError, match="read with repeat_terminals=True and the run's config says False"):
-        create_run(tmp_path / "run", make_config("tiny"), repeat_terminals(dataset))
+        Run.create(tmp_path / "run", make_request("tiny"), repeat_terminals(dataset))
     assert not (tmp_path / "run").exists()
 
 
@@ -156,13 +164,15 @@ def test_training_works_outside_the_main_thread(dataset, tmp_path):
     assert runs[0].is_finished
 
 
-def test_without_out_the_run_is_temporary_and_a_failure_leaves_none(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_without_out_runs_are_numbered_and_a_failure_leaves_none(dataset, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SettingsError):
         vem.train(dataset, expectile=7, progress=False)
+    with pytest.raises(SettingsError):
+        vem.train(dataset, time_limit="end", progress=False)
     assert list(tmp_path.iterdir()) == []
-    run = vem.train(dataset, steps=20, progress=False, **SMALL)
-    assert run.directory.parent == tmp_path
+    runs = [vem.train(dataset, steps=20, progress=False, **SMALL) for _ in range(2)]
+    assert [str(run.directory) for run in runs] == ["runs/tiny-vem", "runs/tiny-vem-2"]
 
 
 @pytest.mark.parametrize(
@@ -191,13 +201,17 @@ def test_the_memory_of_this_machine_is_known():
 
 
 def test_seeds():
-    assert check_seeds(3) == (0, 1, 2)
-    assert check_seeds([7, 3]) == (7, 3)
-    assert len(check_seeds(MOST_TRIALS)) == MOST_TRIALS
+    assert chosen_seeds(3) == (0, 1, 2)
+    assert chosen_seeds([7, 3]) == (7, 3)
+    assert chosen_seeds(7, "seed") == (7,)
+    assert chosen_seeds([7, 9], "seed") == (7, 9)
+    assert len(chosen_seeds(MOST_TRIALS)) == MOST_TRIALS
+    with pytest.raises(SettingsError, match="say which with --seed 0"):
+        make_request("tiny", seeds=0)
 
 
 def test_the_run_says_which_files_are_its_own(dataset, tmp_path):
     run = train(dataset, tmp_path / "run")
-    assert RunDirectory(tmp_path / "run").is_finished
-    assert json.loads((tmp_path / "run/config.json").read_text())["version"] == 2
+    assert Run(tmp_path / "run").is_finished
+    assert json.loads((tmp_path / "run/config.json").read_text())["version"] == 3
     assert "finished" in repr(run)

@@ -8,8 +8,8 @@ from vem.algorithms.base import Algorithm, Stage
 from vem.errors import SettingsError
 from vem.training import budget, loop
 from vem.training.budget import StageCost, fit_steps, measure_costs, training_seconds
-from vem.training.request import make_config
-from vem.training.run import create_run, open_run, resume_run
+from vem.training.request import make_request
+from vem.training.run import Run
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -25,7 +25,7 @@ def algorithm_with(*stages):
 
 
 def config_of(name, minutes=1.0, **changes):
-    return make_config("tiny", name, settings=tiny_settings(name), seeds=2, minutes=minutes, **changes)
+    return make_request("tiny", name, settings=tiny_settings(name), seeds=2, minutes=minutes, **changes)
 
 
 def test_refreshes_are_counted_as_they_come():
@@ -55,7 +55,7 @@ def test_the_steps_that_fit(costs, seconds, steps):
 def test_a_time_in_which_nothing_fits(tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "measure_costs", lambda run: {"policy": StageCost(7.0)})
     with pytest.raises(SettingsError, match=r"--minutes 1 is too short for bc: its first 10 steps take 1\.2 core-min"):
-        create_run(tmp_path / "run", config_of("bc"), tiny_dataset())
+        Run.create(tmp_path / "run", config_of("bc"), tiny_dataset())
     assert not (tmp_path / "run").exists()
 
 
@@ -82,15 +82,15 @@ def test_costs_are_measured_by_the_clock(tmp_path, monkeypatch):
 
     monkeypatch.setattr(budget, "compile_chunk", timed)
     monkeypatch.setattr(budget, "core_clock", lambda: now)
-    run = create_run(tmp_path / "run", dataclasses.replace(config_of("awr"), minutes=None), tiny_dataset())
+    run = Run.create(tmp_path / "run", dataclasses.replace(config_of("awr"), minutes=None), tiny_dataset())
     assert measure_costs(run) == {"joint": StageCost(1.0, 50.0, 20.0, 5)}
-    run.files.release()
+    run.release()
 
 
 def test_steps_are_decided_once_and_kept(tmp_path, monkeypatch):
     costs = {"bc": {"policy": StageCost(0.1)}, "awr": {"joint": StageCost(0.1, 10.0, 1.0, 5)}}
     monkeypatch.setattr(budget, "measure_costs", lambda run: costs[run.config.algorithm])
-    runs = {name: create_run(tmp_path / name, config_of(name), tiny_dataset()) for name in costs}
+    runs = {name: Run.create(tmp_path / name, config_of(name), tiny_dataset()) for name in costs}
     assert {name: run.config.steps for name, run in runs.items()} == {"bc": 600, "awr": 170}
     assert "bc: 600 steps fit into 1 core-minute (100 ms a step)" in runs["bc"].messages
     stored = json.loads((tmp_path / "bc" / "config.json").read_text())["config"]
@@ -99,10 +99,10 @@ def test_steps_are_decided_once_and_kept(tmp_path, monkeypatch):
         runs["bc"].checkpoint(progress)
         break
     monkeypatch.setattr(budget, "measure_costs", lambda run: pytest.fail("measured again"))
-    again = resume_run(tmp_path / "bc", tiny_dataset())
+    again = Run.open(tmp_path / "bc", tiny_dataset()).begin()
     assert (again.config.steps, again.steps_done) == (600, 200)
-    runs["awr"].files.release()
-    again.files.release()
+    runs["awr"].release()
+    again.release()
 
 
 def test_the_time_of_training_is_recorded_over_resumes(tmp_path, monkeypatch):
@@ -110,21 +110,21 @@ def test_the_time_of_training_is_recorded_over_resumes(tmp_path, monkeypatch):
     looks = iter(range(1000))
     monkeypatch.setattr(loop, "core_clock", lambda: float(next(looks)))
     monkeypatch.setattr(loop, "LONGEST_CHUNK", 5)
-    config = make_config("tiny", "bc", settings=tiny_settings("bc"), steps=30)
-    run = create_run(tmp_path / "run", config, tiny_dataset())
-    assert run.files.core_seconds is None
+    config = make_request("tiny", "bc", settings=tiny_settings("bc"), steps=30)
+    run = Run.create(tmp_path / "run", config, tiny_dataset())
+    assert run.core_seconds is None
     for progress in run.progress():
         if progress.steps == 10:
             run.checkpoint(progress)
             break
-    again = open_run(tmp_path / "run", tiny_dataset()).train()
-    assert again.files.core_seconds == 6
-    assert [line.core_seconds for line in again.files.metrics().records] == [1, 2, 3, 4, 5, 6]
+    again = Run.open(tmp_path / "run", tiny_dataset()).train()
+    assert again.core_seconds == 6
+    assert [line.core_seconds for line in again.metric_lines().records] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_pool_is_measured_too(tmp_path):
     config = config_of("awr", 0.001, pool_rows=64)
-    run = create_run(tmp_path / "run", config, tiny_dataset(lengths=(12,) * 40))
+    run = Run.create(tmp_path / "run", config, tiny_dataset(lengths=(12,) * 40))
     assert run.config.pool_rows == 64
     assert run.config.steps >= 10
     run.train()

@@ -9,12 +9,14 @@ from vem import storage
 from vem.errors import RunError
 from vem.training import run as checkpoints
 
+ANY = {None: 10**9}
+
 TREE = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": (np.ones(2, np.int32), {"c": np.zeros((), np.float32)})}
 
 
 def test_a_tree_survives_the_round_trip(tmp_path):
     checkpoints.save_checkpoint(tmp_path, 40, TREE, {"stage": 1, "done": 20})
-    tensors, header = checkpoints.load_newest(tmp_path, pytest.fail)
+    tensors, header = checkpoints.load_newest(tmp_path, pytest.fail, ANY)
     assert (header["stage"], header["done"], header["steps"]) == (1, 20, 40)
     restored = storage.unflatten(TREE, tensors, "test")
     np.testing.assert_array_equal(restored["a"], TREE["a"])
@@ -42,14 +44,14 @@ def test_a_damaged_newest_falls_back_and_says_so(tmp_path, damage):
         content[-3] ^= 0xFF
     path.write_bytes(bytes(content))
     said = []
-    _, header = checkpoints.load_newest(tmp_path, said.append)
+    _, header = checkpoints.load_newest(tmp_path, said.append, ANY)
     assert header["done"] == 10
     assert len(said) == 1
     assert "0000000020.safetensors" in said[0]
 
 
 def test_nothing_to_load(tmp_path):
-    assert checkpoints.load_newest(tmp_path, pytest.fail) is None
+    assert checkpoints.load_newest(tmp_path, pytest.fail, ANY) is None
 
 
 def test_wrong_shapes_are_refused():

@@ -11,13 +11,13 @@ import pytest
 from tiny import SMALL, tiny_dataset
 from vem import api
 from vem.errors import DataError, RunError, VemError
-from vem.estimation.result import read_estimate
+from vem.estimation.estimate import read_estimate
 from vem.evaluation.results import read_evaluation
 from vem.reports.records import read_run
 from vem.reports.report import write_report
 from vem.training import run as checkpoints
-from vem.training.request import MOST_TRIALS, make_config, read_config
-from vem.training.run import RunDirectory, create_run, open_run, resume_run
+from vem.training.request import MOST_TRIALS, make_request
+from vem.training.run import Run
 
 DEEP = "[" * 200_000
 
@@ -29,7 +29,7 @@ def dataset():
 
 def half_done(path, dataset, **changes):
     """A run that was stopped after its first checkpoint."""
-    run = create_run(path, make_config("tiny", **{"settings": SMALL, "steps": 60, **changes}), dataset)
+    run = Run.create(path, make_request("tiny", **{"settings": SMALL, "steps": 60, **changes}), dataset)
     chunks = run.progress()
     run.checkpoint(next(chunks))
     next(chunks)
@@ -46,7 +46,7 @@ def stopped(tmp_path_factory, dataset):
 def finished(tmp_path_factory, dataset, stopped):
     path = tmp_path_factory.mktemp("finished") / "run"
     shutil.copytree(stopped, path)
-    resume_run(path, dataset).train()
+    Run.open(path, dataset).begin().train()
     return path
 
 
@@ -78,7 +78,7 @@ def test_a_checkpoint_of_another_run_is_refused_and_kept(tmp_path, run, dataset,
     shutil.copytree(other / "checkpoints", run / "checkpoints")
     before = files_of(run)
     with pytest.raises(RunError, match=r"checkpoints/0000000020\.safetensors belongs to another run"):
-        resume_run(run, dataset)
+        Run.open(run, dataset).begin()
     assert files_of(run) == before
 
 
@@ -86,7 +86,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path, run, dataset):
     other = half_done(tmp_path / "other", tiny_dataset(seed=1))
     shutil.copytree(other / "checkpoints", run / "checkpoints", dirs_exist_ok=True)
     with pytest.raises(RunError, match="belongs to another run"):
-        resume_run(run, dataset)
+        Run.open(run, dataset).begin()
 
 
 @pytest.mark.parametrize(
@@ -99,29 +99,29 @@ def test_a_setting_that_was_edited_under_checkpoints_is_noticed(run, dataset, na
 
     edit(run, change)
     with pytest.raises(RunError, match=r"config\.json"):
-        resume_run(run, dataset)
+        Run.open(run, dataset).begin()
 
 
 def test_bounds_that_were_edited_under_checkpoints_are_noticed(run, dataset):
     edit(run, lambda stored: stored["data"].update(action_high=[5.0]))
     with pytest.raises(RunError, match="belongs to another run"):
-        resume_run(run, dataset)
+        Run.open(run, dataset).begin()
 
 
 def test_data_may_move(run, dataset, finished):
-    edit(run, lambda stored: stored["config"].update(data_dir="elsewhere", dataset="moved"))
-    resumed = resume_run(run, dataset).train()
+    edit(run, lambda stored: stored["config"].update(data_dir="elsewhere", data="moved"))
+    resumed = Run.open(run, dataset).begin().train()
     assert resumed.policy_paths[0].read_bytes() == (finished / "policies/seed0.safetensors").read_bytes()
 
 
 def test_a_checkpoint_whose_place_does_not_exist_is_refused(run, dataset):
-    opened = open_run(run, dataset)
+    opened = Run.open(run, dataset)
     tree = {"state": opened.initial().state, "memory": opened.initial().memory}
     for place in ({"stage": 9, "done": 0}, {"stage": "0", "done": 0}, {"stage": 0, "done": 10**30}, {"stage": 0}):
-        facts = {"request": opened.request, **place}
+        facts = {"request": opened.digest, **place}
         checkpoints.save_checkpoint(run / "checkpoints", 40, tree, facts)
         with pytest.raises(RunError, match="is damaged"):
-            resume_run(run, dataset)
+            Run.open(run, dataset).begin()
 
 
 def test_damaged_checkpoints_do_not_push_out_newer_ones(tmp_path):
@@ -129,7 +129,7 @@ def test_damaged_checkpoints_do_not_push_out_newer_ones(tmp_path):
     for steps in (100, 120):
         checkpoints.save_checkpoint(tmp_path, steps, tree, {}).write_bytes(b"damaged")
     checkpoints.save_checkpoint(tmp_path, 20, tree, {"done": 20})
-    found = checkpoints.load_newest(tmp_path, lambda text: None)
+    found = checkpoints.load_newest(tmp_path, lambda text: None, {None: 100})
     assert found is not None
     assert found[1]["done"] == 20
 
@@ -160,7 +160,7 @@ CONFIGS = {
     "steps that are text": lambda s: s["config"].update(steps="60"),
     "steps of 30 digits": lambda s: s["config"].update(steps=10**30),
     "rules that are a list": lambda s: s["config"].update(rules=[1]),
-    "a dataset that is a number": lambda s: s["config"].update(dataset=5),
+    "a dataset that is a number": lambda s: s["config"].update(data=5),
     "a data_dir that is a number": lambda s: s["config"].update(data_dir=5),
     "an algorithm that is a list": lambda s: s["config"].update(algorithm=[]),
     "a preset that is a number": lambda s: s["config"].update(preset=1),
@@ -182,7 +182,7 @@ CONFIGS = {
     ),
     "data that is a list": lambda s: s.update(data=[]),
     "a config that is a list": lambda s: s.update(config=[]),
-    "an evaluation period of text": lambda s: s.update(evaluate_every="often"),
+    "an evaluation period of text": lambda s: s["config"].update(evaluate_every="often"),
 }
 
 
@@ -191,7 +191,7 @@ def test_a_config_that_was_made_up_is_one_error_and_touches_nothing(tmp_path, ru
     edit(run, CONFIGS[what])
     shutil.rmtree(run / "checkpoints")
     before = files_of(tmp_path)
-    for use in (lambda: resume_run(run, dataset).train(), lambda: read_run(run)):
+    for use in (lambda: Run.open(run, dataset).begin().train(), lambda: read_run(run)):
         with pytest.raises(RunError, match=r"config\.json does not describe a run"):
             use()
     assert files_of(tmp_path) == before
@@ -201,7 +201,7 @@ def test_too_many_trials_are_refused_before_they_are_made():
     values = [0.001 + i / 1000 for i in range(100)]
     settings = dict.fromkeys(("expectile", "temperature"), values)
     with pytest.raises(VemError, match=f"make 20,000 policies; train at most {MOST_TRIALS:,}"):
-        make_config("tiny", settings=settings, seeds=2)
+        make_request("tiny", settings=settings, seeds=2)
 
 
 # JSON of a run
@@ -217,17 +217,17 @@ def test_deep_or_odd_json_is_one_error_or_left_out(tmp_path, finished, text):
         (run / name).write_bytes(content)
     with (run / "metrics.jsonl").open("ab") as file:
         file.write(content + b"\n")
-    files = RunDirectory(run)
-    assert files.warnings() is None
+    files = Run(run)
+    assert files.checks() is None
     assert files.summary() is None
     assert files.estimate() is None
-    assert files.metrics().num_damaged == 1
+    assert files.metric_lines().num_damaged == 1
     notes = " ".join(read_run(run).notes)
     for name in ("warnings.json", "evaluation.json", "estimate.json"):
         assert f"{name} is damaged" in notes
     (run / "config.json").write_bytes(content)
     with pytest.raises(RunError, match=r"config\.json .*cannot be read"):
-        read_config(run)
+        _ = Run(run).config
 
 
 def test_json_that_is_no_regular_file_or_too_large_is_refused(tmp_path, run, monkeypatch):
@@ -235,15 +235,15 @@ def test_json_that_is_no_regular_file_or_too_large_is_refused(tmp_path, run, mon
     content = config.read_bytes()
     monkeypatch.setattr("vem.storage.MOST_JSON_BYTES", 100)
     with pytest.raises(RunError, match="cannot be read"):
-        read_config(run)
+        _ = Run(run).config
     monkeypatch.undo()
     config.unlink()
     config.mkdir()
     with pytest.raises(RunError, match="cannot be read"):
-        read_config(run)
+        _ = Run(run).config
     config.rmdir()
     config.write_bytes(content)
-    assert RunDirectory(run).config.steps == 60
+    assert Run(run).config.steps == 60
 
 
 def test_metric_lines_with_numbers_that_nothing_holds_are_left_out(run):
@@ -252,10 +252,10 @@ def test_metric_lines_with_numbers_that_nothing_holds_are_left_out(run):
         file.write(json.dumps({"steps": 70, "stage": "values", "trials": {"seed0": {"loss": 10**400}}}) + "\n")
         file.write('{"steps": Infinity, "stage": "values", "trials": {}}\n')
         file.write('{"steps": 70, "seconds": 1' + 400 * "0" + ', "stage": "values", "trials": {}}\n')
-    found = RunDirectory(run).metrics()
+    found = Run(run).metric_lines()
     assert found.num_damaged == 3
     assert (found.records[-1].steps, np.isnan(found.records[-1].seconds)) == (70, True)
-    assert max(open_run(run).metrics["steps"]) < 70
+    assert max(Run.open(run).metrics["steps"]) < 70
 
 
 def test_lines_of_episodes_with_wrong_types_are_left_out(run):
@@ -263,7 +263,7 @@ def test_lines_of_episodes_with_wrong_types_are_left_out(run):
     wrong = ({"path": 5}, {"environment": 5}, {"error": []}, {"success": "yes"}, {"steps": 10**30}, {"length": "x"})
     lines = [good, *({**good, **change} for change in wrong)]
     (run / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = RunDirectory(run).episodes()
+    found = Run(run).episodes()
     assert (len(found.records), found.num_damaged) == (1, len(wrong))
 
 
@@ -306,7 +306,7 @@ WRONG_ESTIMATES = {
 
 def test_an_estimate_is_read_back(run):
     (run / "estimate.json").write_text(json.dumps(ESTIMATE))
-    found = read_estimate(RunDirectory(run))
+    found = read_estimate(Run(run))
     assert found is not None
     assert found.to_json() == ESTIMATE
 
@@ -315,7 +315,7 @@ def test_an_estimate_is_read_back(run):
 def test_an_estimate_with_wrong_types_is_left_out(tmp_path, finished, what):
     run = shutil.copytree(finished, tmp_path / "run")
     (run / "estimate.json").write_text(json.dumps({**ESTIMATE, **WRONG_ESTIMATES[what]}))
-    assert read_estimate(RunDirectory(run)) is None
+    assert read_estimate(Run(run)) is None
     assert any("estimate.json is damaged" in note for note in read_run(run).notes)
 
 
@@ -354,9 +354,9 @@ SUMMARY = {
 def test_an_evaluation_with_wrong_types_is_left_out(tmp_path, finished, change):
     run = shutil.copytree(finished, tmp_path / "run")
     (run / "evaluation.json").write_text(json.dumps(SUMMARY))
-    assert read_evaluation(RunDirectory(run)) is not None
+    assert read_evaluation(Run(run)) is not None
     (run / "evaluation.json").write_text(json.dumps({**SUMMARY, **change}))
-    assert read_evaluation(RunDirectory(run)) is None
+    assert read_evaluation(Run(run)) is None
     assert any("evaluation.json is damaged" in note for note in read_run(run).notes)
 
 
@@ -378,19 +378,8 @@ def test_nothing_is_written_or_deleted_through_a_link(tmp_path, run, dataset, na
     place.symlink_to(outside)
     before = files_of(tmp_path)
     with pytest.raises(RunError, match=f"{name} is a link"):
-        resume_run(run, dataset).train()
+        Run.open(run, dataset).begin().train()
     assert files_of(tmp_path) == before
-
-
-def test_traces_are_not_written_through_a_link(tmp_path, run):
-    from vem.training.records import EpisodeRecord
-
-    (tmp_path / "outside").mkdir()
-    (run / "traces").symlink_to(tmp_path / "outside")
-    record = EpisodeRecord("seed0", 0, 1, observations=np.ones((3, 2)))
-    with pytest.raises(RunError, match="traces is a link"):
-        RunDirectory(run).write_episodes([record])
-    assert not any((tmp_path / "outside").iterdir())
 
 
 # Policies that could not be read
@@ -401,7 +390,7 @@ def test_actions_whose_difference_float32_cannot_hold_are_refused_before_trainin
     info = dataclasses.replace(data.info, action_low=(-3.3e38,), action_high=(3.3e38,))
     data = dataclasses.replace(data, info=info)
     with pytest.raises(DataError, match=r"action column 0 .*divide"):
-        create_run(tmp_path / "run", make_config("tiny", settings=SMALL, steps=60), data)
+        Run.create(tmp_path / "run", make_request("tiny", settings=SMALL, steps=60), data)
     assert not (tmp_path / "run").exists()
 
 
@@ -419,8 +408,8 @@ def test_a_run_does_not_end_with_a_policy_that_cannot_be_read(tmp_path, run, dat
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(RunError, match=r"seed0.*novelties holds NaN"):
-            resume_run(run, dataset).train()
-    assert not RunDirectory(run).is_finished
+            Run.open(run, dataset).begin().train()
+    assert not Run(run).is_finished
     assert checkpoints.list_checkpoints(run / "checkpoints")
 
 
@@ -441,11 +430,11 @@ def test_a_resumed_run_is_evaluated_as_it_was_started(tmp_path, monkeypatch, dat
         seen.append(every)
         yield []
 
-    monkeypatch.setattr(api, "evaluating", evaluating)
-    monkeypatch.setattr(api, "find_environment", lambda facts: None)
+    monkeypatch.setattr("vem.evaluation.evaluate.evaluating", evaluating)
+    monkeypatch.setattr("vem.evaluation.environments.find_environment", lambda facts: None)
     quiet = {"progress": False, "keep_programs": False}
     api.train(dataset, steps=60, out=tmp_path / "run", evaluate_every=20, callbacks=[Stopping()], **quiet, **SMALL)
-    assert RunDirectory(tmp_path / "run").evaluate_every == 20
-    api.resume(tmp_path / "run", dataset, watching=api.Watching(0.5, [Stopping()], **quiet))
-    api.resume(tmp_path / "run", dataset, watching=api.Watching(**quiet))
+    assert Run(tmp_path / "run").config.evaluate_every == 20
+    api.resume(tmp_path / "run", dataset, evaluate_every=0.5, callbacks=[Stopping()], **quiet)
+    api.resume(tmp_path / "run", dataset, **quiet)
     assert seen == [20, 0.5, 20]

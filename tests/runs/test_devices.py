@@ -12,8 +12,8 @@ from small_runs import make_run, tiny_dataset, tiny_settings
 from vem.data.checks import ALIGNMENT, aligned, aligned_empty
 from vem.policy import load_policy
 from vem.training.machine import Layout, lay_out
-from vem.training.request import make_config
-from vem.training.run import create_run
+from vem.training.request import make_request
+from vem.training.run import Run
 
 TESTS = Path(__file__).parents[1]
 PROGRAM = """
@@ -23,12 +23,12 @@ sys.path.insert(0, sys.argv[1])
 jax.config.update("jax_num_cpu_devices", 4)
 from small_runs import tiny_dataset, tiny_settings
 from vem.training.machine import lay_out
-from vem.training.request import make_config
-from vem.training.run import create_run
+from vem.training.request import make_request
+from vem.training.run import Run
 sizes = []
 for count in map(int, sys.argv[3:]):
-    config = make_config("tiny", "iql", settings=tiny_settings("iql"), seeds=count, steps=10)
-    run = create_run(f"{sys.argv[2]}/{count}", config, tiny_dataset())
+    config = make_request("tiny", "iql", settings=tiny_settings("iql"), seeds=count, steps=10)
+    run = Run.create(f"{sys.argv[2]}/{count}", config, tiny_dataset())
     run.train()
     layout = lay_out(count)
     places = {shard.device.id for shard in run.rows.rewards.addressable_shards}
@@ -44,8 +44,8 @@ def test_trials_on_four_devices_equal_trials_on_one(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [[2, 2], [4, 4], [3, 6]]
-    config = make_config("tiny", "iql", settings=tiny_settings("iql"), seeds=5, steps=10)
-    here = create_run(tmp_path / "here", config, tiny_dataset()).train()
+    config = make_request("tiny", "iql", settings=tiny_settings("iql"), seeds=5, steps=10)
+    here = Run.create(tmp_path / "here", config, tiny_dataset()).train()
     for count in (2, 4, 5):
         for seed in range(count):
             there = load_policy(tmp_path / "many" / str(count) / "policies" / f"seed{seed}.safetensors")
@@ -59,11 +59,11 @@ import jax
 sys.path.insert(0, sys.argv[1])
 jax.config.update("jax_num_cpu_devices", 2)
 from small_runs import tiny_dataset, tiny_settings
-from vem.training.request import make_config
-from vem.training.run import create_run
+from vem.training.request import make_request
+from vem.training.run import Run
 settings = {**tiny_settings("vem"), "steps_per_refresh": 2}
-config = make_config("tiny", "vem", settings=settings, seeds=2, steps=12)
-run = create_run(sys.argv[2], config, tiny_dataset(kind="discrete")).train()
+config = make_request("tiny", "vem", settings=settings, seeds=2, steps=12)
+run = Run.create(sys.argv[2], config, tiny_dataset(kind="discrete")).train()
 assert run.policies[0].tensors["log_std"].size == 0
 """
 
@@ -74,37 +74,6 @@ def test_states_with_empty_arrays_stay_on_their_devices_from_chunk_to_chunk(tmp_
     command = [sys.executable, "-c", CHOICES, str(TESTS), str(tmp_path / "choices")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-
-
-SPLIT = """
-import sys
-from functools import partial
-import jax
-sys.path.insert(0, sys.argv[1])
-jax.config.update("jax_num_cpu_devices", 4)
-from small_runs import tiny_dataset, tiny_settings
-from vem.runs import devices, loop
-from vem.training.request import make_config
-from vem.training.run import create_run
-loop.lay_out = partial(devices.lay_out, split_batch=True)
-config = make_config("tiny", "vem", settings=tiny_settings("vem"), seeds=1, steps=10)
-run = create_run(sys.argv[2], config, tiny_dataset())
-for progress in run.progress():
-    assert progress.layout.mesh.shape == {"batch": 4}
-assert "sharding" in str(jax.make_jaxpr(lambda b: devices.spread_batch(b, progress.layout.mesh))(run.rows.rewards[:8]))
-"""
-
-
-def test_one_trial_with_its_batch_on_four_devices_learns_the_same(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    command = [sys.executable, "-c", SPLIT, str(TESTS), str(tmp_path / "split")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    config = make_config("tiny", "vem", settings=tiny_settings("vem"), seeds=1, steps=10)
-    here = create_run(tmp_path / "here", config, tiny_dataset()).train()
-    there = load_policy(tmp_path / "split" / "policies" / "seed0.safetensors")
-    for name, ours in here.policy.tensors.items():  # sums of a batch are taken in another order
-        np.testing.assert_allclose(there.tensors[name], ours, rtol=1e-3, atol=2e-4, err_msg=name)
 
 
 @pytest.mark.parametrize(("trials", "devices", "slots"), [(1, 1, 1), (3, 1, 3)])

@@ -1,4 +1,4 @@
-"""A run's files: what is written is read back, damage is counted, old versions load, and one process at a time."""
+"""A run's files: what is written is read back, damage is counted, and one process at a time."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from tiny import SMALL, tiny_dataset
 from vem.errors import RunError
 from vem.training import run as checkpoints
 from vem.training.records import DataFacts, EpisodeRecord, MetricLine
-from vem.training.request import OLD_NAMES, make_config
-from vem.training.run import RunDirectory, create_run, open_run, resume_run
+from vem.training.request import make_request
+from vem.training.run import Run
 
 SUMMARY = {
     "version": 1,
@@ -36,65 +36,57 @@ def dataset():
 
 
 def new_run(path, dataset, **changes):
-    return create_run(path, make_config("tiny", settings=SMALL, **{"steps": 60, **changes}), dataset)
+    return Run.create(path, make_request("tiny", settings=SMALL, **{"steps": 60, **changes}), dataset)
 
 
 def test_config_and_facts_are_read_back(tmp_path, dataset):
     run = new_run(tmp_path / "run", dataset, seeds=2)
-    files = RunDirectory(tmp_path / "run")
+    files = Run(tmp_path / "run")
     assert files.config == run.config
     assert files.facts == DataFacts.of(dataset)
     assert [path.stem for path in files.policy_paths] == ["seed0", "seed1"]
     assert not files.is_finished
 
 
-def test_a_config_of_version_1_loads(tmp_path, dataset):
+def test_a_run_of_another_version_is_one_sentence_that_names_it(tmp_path, dataset):
     new_run(tmp_path / "run", dataset)
     path = tmp_path / "run/config.json"
     stored = json.loads(path.read_text())
-    old = {new: name for name, new in OLD_NAMES.items()}
-    config = {old.get(name, name): value for name, value in stored["config"].items()}
-    config["settings"] = {old.get(name, name): value for name, value in config["settings"].items()}
-    assert "num_updates" in config
-    path.write_text(json.dumps({**stored, "version": 1, "config": config, "packages": None}))
-    files = RunDirectory(tmp_path / "run")
-    assert files.config.steps == 60
-    assert files.config.settings["value_lr"] == stored["config"]["settings"]["value_lr"]
-    assert files.packages == {}
+    for version in (1, 2, "3"):
+        path.write_text(json.dumps({**stored, "version": version, "packages": {"vem": "0.0.9"}}))
+        with pytest.raises(RunError, match=r"was written by another vem \(0\.0\.9\)"):
+            Run.open(tmp_path / "run")
 
 
-def test_metrics_damaged_lines_are_counted_and_old_names_read(tmp_path):
-    files = RunDirectory(tmp_path)
-    assert files.metrics().records == []
+def test_damaged_metric_lines_are_counted(tmp_path):
+    files = Run(tmp_path)
+    assert files.metric_lines().records == []
     files.write_metrics(MetricLine(20, "value", 0.1, {"seed0": {"value_loss": 0.5}}))
     with (tmp_path / "metrics.jsonl").open("ab") as file:
-        file.write(b'{"updates": 40, "stage": "value", "seconds": 1, "trials": {}}\n')
+        file.write(b'{"steps": 40, "stage": "value", "seconds": 1, "trials": {}}\n')
         file.write(b'[1]\n\xff\xfe\n{"steps": "x", "trials": {}}\n{"steps": 60, "sta')
-    lines = files.metrics()
+    lines = files.metric_lines()
     assert [line.steps for line in lines.records] == [20, 40]
     assert lines.num_damaged == 4
     assert lines.problem == "4 of 6 lines of metrics.jsonl are damaged and left out."
     files.cut_metrics(20)
-    assert files.metrics() == ([lines.records[0]], 0, None)
+    assert files.metric_lines() == ([lines.records[0]], 0, None)
 
 
 def test_newer_episodes_replace_older_ones_of_the_same_steps(tmp_path):
-    files = RunDirectory(tmp_path)
+    files = Run(tmp_path)
     files.write_episodes([EpisodeRecord("seed0", 0, 1, steps=40), EpisodeRecord("seed0", 0, 1, steps=80)])
     with (tmp_path / "evaluations.jsonl").open("a") as file:
-        file.write('{"trial": "seed1", "episode": 0, "seed": 1, "updates": 40}\n{"trial": 3}\n')
+        file.write('{"trial": "seed1", "episode": 0, "seed": 1, "steps": 40}\n{"trial": 3}\n')
     files.write_episodes([EpisodeRecord("seed0", 0, 1, steps=80, episode_return=2.0)])
     found = {(record.trial, record.steps): record.episode_return for record in files.episodes().records}
     assert found == {("seed0", 40): None, ("seed0", 80): 2.0, ("seed1", 40): None}
 
 
 def test_summaries(tmp_path):
-    files = RunDirectory(tmp_path)
+    files = Run(tmp_path)
     assert files.summary() is None
     files.write_summary(SUMMARY)
-    assert files.summary() == SUMMARY
-    old = {("updates" if name == "steps" else name): value for name, value in SUMMARY.items()}
-    (tmp_path / "evaluation.json").write_text(json.dumps(old))
     assert files.summary() == SUMMARY
     for text in ("{", "[]", "{}", json.dumps({**SUMMARY, "groups": []})):
         (tmp_path / "evaluation.json").write_text(text)
@@ -106,18 +98,18 @@ def test_creating_a_run_takes_the_lock_before_anything_is_written(tmp_path, data
     before = (tmp_path / "run/config.json").read_bytes()
     for attempt in (
         lambda: new_run(tmp_path / "run", dataset, steps=70),
-        lambda: resume_run(tmp_path / "run", dataset),
+        lambda: Run.open(tmp_path / "run", dataset).begin(),
     ):
         with pytest.raises(RunError, match=r"not empty|another process"):
             attempt()
     assert (tmp_path / "run/config.json").read_bytes() == before
-    first = RunDirectory(tmp_path / "other")
+    first = Run(tmp_path / "other")
     first.reserve()
     with pytest.raises(RunError, match="another process"):
         new_run(tmp_path / "other", dataset)
     first.abandon()
     assert not (tmp_path / "other").exists()
-    run.files.release()
+    run.release()
 
 
 def test_a_refused_resume_leaves_the_metrics_of_the_one_that_trains(tmp_path, dataset):
@@ -127,16 +119,16 @@ def test_a_refused_resume_leaves_the_metrics_of_the_one_that_trains(tmp_path, da
     next(chunks)
     before = (tmp_path / "run/metrics.jsonl").read_bytes()
     with pytest.raises(RunError, match="another process"):
-        resume_run(tmp_path / "run", dataset)
+        Run.open(tmp_path / "run", dataset).begin()
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == before
     chunks.close()
-    assert resume_run(tmp_path / "run", dataset).train().is_finished
+    assert Run.open(tmp_path / "run", dataset).begin().train().is_finished
 
 
 HOLD = """
 import sys, time
-from vem.training.run import RunDirectory
-files = RunDirectory(sys.argv[1])
+from vem.training.run import Run
+files = Run(sys.argv[1])
 files.acquire()
 print("held", flush=True)
 time.sleep(600)
@@ -144,16 +136,16 @@ time.sleep(600)
 
 
 def test_a_killed_process_leaves_a_lock_that_can_be_taken(tmp_path, dataset):
-    new_run(tmp_path / "run", dataset).files.release()
+    new_run(tmp_path / "run", dataset).release()
     holder = subprocess.Popen([sys.executable, "-c", HOLD, tmp_path / "run"], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(RunError, match="another process"):
-            RunDirectory(tmp_path / "run").acquire()
+            Run(tmp_path / "run").acquire()
     finally:
         holder.send_signal(signal.SIGKILL)
         holder.communicate()
-    RunDirectory(tmp_path / "run").acquire()
+    Run(tmp_path / "run").acquire()
 
 
 def test_what_cannot_be_a_run_directory_is_one_error_and_leaves_nothing(tmp_path, dataset):
@@ -169,7 +161,7 @@ def test_what_cannot_be_a_run_directory_is_one_error_and_leaves_nothing(tmp_path
 
 
 def test_a_run_that_cannot_be_written_is_one_error(tmp_path, dataset, monkeypatch):
-    new_run(tmp_path / "run", dataset).files.release()
+    new_run(tmp_path / "run", dataset).release()
     opened = os.open
 
     def refuse(path, *rest, **named):
@@ -179,19 +171,19 @@ def test_a_run_that_cannot_be_written_is_one_error(tmp_path, dataset, monkeypatc
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(RunError, match=r"cannot write to .*Permission denied"):
-        resume_run(tmp_path / "run", dataset)
+        Run.open(tmp_path / "run", dataset).begin()
     with pytest.raises(RunError, match="Permission denied"):
         new_run(tmp_path / "new/run", dataset)
     assert not (tmp_path / "new").exists()
 
 
 def test_a_config_without_packages_resumes_and_says_so(tmp_path, dataset):
-    new_run(tmp_path / "run", dataset).files.release()
+    new_run(tmp_path / "run", dataset).release()
     path = tmp_path / "run/config.json"
     stored = json.loads(path.read_text())
     del stored["packages"]
     path.write_text(json.dumps(stored))
-    run = resume_run(tmp_path / "run", dataset)
+    run = Run.open(tmp_path / "run", dataset).begin()
     assert any("does not name" in message for message in run.messages)
     assert run.train().is_finished
 
@@ -202,12 +194,12 @@ def test_opening_a_run_changes_nothing(tmp_path, dataset):
     run.checkpoint(next(chunks))
     next(chunks)
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    opened = open_run(tmp_path / "run")
+    opened = Run.open(tmp_path / "run")
     assert opened.metrics["steps"].tolist() == [20, 24]
     assert not opened.is_finished
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
     chunks.close()
-    assert checkpoints.list_checkpoints(opened.files.checkpoints)
+    assert checkpoints.list_checkpoints(opened.checkpoints)
 
 
 def test_policies_are_read_once(tmp_path, dataset, monkeypatch):
@@ -218,52 +210,8 @@ def test_policies_are_read_once(tmp_path, dataset, monkeypatch):
     assert run.policy.act(np.zeros(2)).shape == (1,)
 
 
-# Traces
-
-
-def traced(observations, **changes):
-    facts = {"trial": "seed0", "episode": 0, "seed": 5, "steps": 60, "length": 3, **changes}
-    return EpisodeRecord(**facts, observations=observations)
-
-
-def test_a_trace_is_read_back_and_knows_its_episode(tmp_path, dataset):
-    files = new_run(tmp_path / "run", dataset).files
-    observations = np.arange(12, dtype=np.float64).reshape(4, 3)
-    assert files.trace("seed0") is None
-    # The first of a trial counts, and only in the data's own environment.
-    later = [traced(observations + 1, episode=1), traced(observations + 2, trial="seed1", environment="other")]
-    files.write_episodes([traced(observations), *later])
-    trace = files.trace("seed0")
-    assert trace is not None
-    assert trace.observations.dtype == np.float32
-    assert np.array_equal(trace.observations, observations)
-    assert trace.is_of(files.episodes().records[0])
-    for change in ({"episode": 1}, {"seed": 6}, {"steps": 61}, {"length": 4}, {"trial": "seed1"}):
-        assert not trace.is_of(traced(None, **change))
-    assert files.trace("seed1") is None
-
-
-def test_a_damaged_trace_is_refused(tmp_path, dataset):
-    files = new_run(tmp_path / "run", dataset).files
-    files.write_episodes([traced(np.ones((4, 3)))])
-    path = files.trace_path("seed0")
-    whole = path.read_bytes()
-    for content in (b"", whole[:-5], whole[:20]):
-        path.write_bytes(content)
-        with pytest.raises(RunError, match="is damaged"):
-            files.trace("seed0")
-    for observations in (np.full((4, 3), np.nan), np.ones(4), np.ones((1, 3))):
-        files.write_episodes([traced(observations)])
-        with pytest.raises(RunError, match="no finite observations"):
-            files.trace("seed0")
-
-
-def test_a_line_with_observations_is_damaged():
-    assert EpisodeRecord.from_json({"trial": "seed0", "episode": 0, "seed": 0, "observations": [[1.0]]}) is None
-
-
 def test_the_newest_metrics_are_found_from_the_files_end(tmp_path):
-    files = RunDirectory(tmp_path)
+    files = Run(tmp_path)
     assert files.newest_metrics() is None
     wide = {f"seed{index}": {"value_loss": 0.5} for index in range(4000)}  # one line is longer than what is read first
     for steps in (200, 400):
@@ -277,11 +225,11 @@ def test_the_newest_metrics_are_found_from_the_files_end(tmp_path):
 
 def test_the_lock_of_a_lost_process_is_waited_for(tmp_path, dataset):
     run = new_run(tmp_path / "run", dataset)
-    later = RunDirectory(tmp_path / "run")
+    later = Run(tmp_path / "run")
     later.wait_for_lock(0.1)
     with pytest.raises(RunError, match="another process is training"):
         later.acquire()
-    timer = threading.Timer(0.3, run.files.release)
+    timer = threading.Timer(0.3, run.release)
     timer.start()
     later.wait_for_lock(60.0)
     later.acquire()
@@ -293,4 +241,4 @@ def test_what_a_process_left_that_was_killed_at_once_is_no_run(tmp_path, dataset
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".lock").touch()
     (tmp_path / "run" / ".config.json.0123.tmp").write_text("{")
-    assert new_run(tmp_path / "run", dataset).files.is_run
+    assert new_run(tmp_path / "run", dataset).is_run

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from small_runs import bits, quick_compilation, tiny_settings
-from vem.algorithms.base import find_units, put_rows
 from vem.algorithms.vem import target_values
 from vem.data.arrays import from_arrays
 from vem.data.dataset import RowBlock, cut_stretches, pack, whole_episodes
@@ -18,8 +17,9 @@ from vem.data.shards import resident, write_shards
 from vem.errors import DataError, SettingsError
 from vem.storage import read_tensors
 from vem.training.pool import Pool, PoolPlan, Renewal, choose_pool_rows
-from vem.training.request import make_config
-from vem.training.run import create_run, open_run, resume_run
+from vem.training.request import make_request
+from vem.training.rows import find_units, put_rows
+from vem.training.run import Run
 
 NUM_STEPS = 60
 
@@ -186,8 +186,8 @@ def run_of(directory, dataset, method="vem", pool_rows=None, seeds=1, steps=NUM_
     changes = {"policy": "guided", "horizon": 3} if method == "vem-guided" else {}
     name = method.removesuffix("-guided")
     settings = tiny_settings(name, **changes, **settings)
-    config = make_config("numbered", name, settings=settings, seeds=seeds, steps=steps, pool_rows=pool_rows)
-    return create_run(directory, config, dataset)
+    config = make_request("numbered", name, settings=settings, seeds=seeds, steps=steps, pool_rows=pool_rows)
+    return Run.create(directory, config, dataset)
 
 
 def assert_same_policies(one, other):
@@ -201,8 +201,8 @@ def assert_same_policies(one, other):
 @pytest.fixture
 def short_chunks(monkeypatch):
     """Chunks of ten steps, so that there are some."""
-    for module in ("loop", "pool_plan", "run"):
-        monkeypatch.setattr(f"vem.runs.{module}.LONGEST_CHUNK", 10)
+    for module in ("loop", "pool", "run"):
+        monkeypatch.setattr(f"vem.training.{module}.LONGEST_CHUNK", 10)
     monkeypatch.setattr("vem.training.pool.REFRESH_SHARE", 10.0)
 
 
@@ -224,10 +224,10 @@ def test_methods_train_with_a_pool_and_resume_to_the_bit(tmp_path, sharded, meth
             shutil.copytree(run.directory, tmp_path / "part", ignore=lambda *_: [".lock"])
 
     whole = run_of(tmp_path / "whole", sharded, method, pool_rows=400).train([copy_on_the_way])
-    plan = whole._planned[1]
+    plan = whole.plan.pool
     assert plan.num_rows <= 400
     assert any(plan.renewed(i, at) for i, s in enumerate(whole.algorithm.stages) for at in range(0, s.num_steps, 5))
-    part = resume_run(tmp_path / "part", sharded)
+    part = Run.open(tmp_path / "part", sharded).begin()
     assert 0 < part.steps_done < NUM_STEPS
     assert_same_policies(whole, part.train())
 
@@ -237,7 +237,7 @@ def test_rows_that_come_in_are_valued_by_the_next_refresh(tmp_path, short_chunks
     # Networks that hardly move: every row's value in the memory is known, however long ago it was computed.
     still = {"value_lr": 1e-12, "target_rate": 1e-12, "initial_values": "random", "value_share": 0.9}
     run = run_of(tmp_path / "run", many, pool_rows=3_125, **still)
-    algorithm, plan = run._planned
+    _, algorithm, plan = run.plan
     assert (algorithm.stages[0].fresh_rows, plan.section_rows, plan.num_sections) == (1024, 1024, 3)
     seen = []
     for progress in run.progress():
@@ -270,7 +270,7 @@ def test_a_flipped_byte_stops_training_with_one_clear_error_and_loses_nothing(tm
     with pytest.raises(DataError, match=r"does not have its checksum: the file was changed or is damaged"):
         run.train([damage])
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("vem-pool")]
-    assert open_run(tmp_path / "run", sharded).config.pool_rows == 200
+    assert Run.open(tmp_path / "run", sharded).config.pool_rows == 200
 
 
 def test_the_pool_is_chosen_where_shards_do_not_fit(dataset, sharded, monkeypatch):
@@ -282,7 +282,7 @@ def test_the_pool_is_chosen_where_shards_do_not_fit(dataset, sharded, monkeypatc
     assert choose_pool_rows(500, dataset) == 500
     for wrong in (True, 0, 63, 1.5):
         with pytest.raises(SettingsError, match="--pool-rows is"):
-            make_config("x", pool_rows=wrong)
+            make_request("x", pool_rows=wrong)
 
 
 def test_shards_are_read_and_checked_before_they_are_held(sharded):

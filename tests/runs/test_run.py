@@ -12,15 +12,15 @@ import vem
 from tiny import SMALL, tiny_dataset
 from vem.errors import RunError, SettingsError, VemError
 from vem.training import run as checkpoints
-from vem.training.request import make_config
-from vem.training.run import RunDirectory, create_run, resume_run
+from vem.training.request import make_request
+from vem.training.run import Run
 
 SETTINGS = {**SMALL, "expectile": [0.2, 0.6]}
 
 
 def start(directory, dataset, **changes):
-    config = make_config("tiny", settings={**SETTINGS, **changes}, seeds=2, steps=100)
-    return create_run(directory, config, dataset)
+    config = make_request("tiny", settings={**SETTINGS, **changes}, seeds=2, steps=100)
+    return Run.create(directory, config, dataset)
 
 
 def tensors(run):
@@ -80,7 +80,7 @@ def test_stopping_and_resuming_gives_the_same_bits(tmp_path, dataset, finished, 
         last = next(progress)
     run.checkpoint(last)
     progress.close()
-    assert_same(tensors(resume_run(tmp_path / "run", dataset).train()), tensors(finished))
+    assert_same(tensors(Run.open(tmp_path / "run", dataset).begin().train()), tensors(finished))
 
 
 def test_metrics_are_those_of_an_uninterrupted_run(tmp_path, dataset, finished):
@@ -91,7 +91,7 @@ def test_metrics_are_those_of_an_uninterrupted_run(tmp_path, dataset, finished):
     progress.close()
     with (tmp_path / "run/metrics.jsonl").open("a") as file:
         file.write('{"steps": 60, "sta')
-    resume_run(tmp_path / "run", dataset).train()
+    Run.open(tmp_path / "run", dataset).begin().train()
     trials = [
         [json.loads(line)["trials"] for line in (path / "metrics.jsonl").read_text().splitlines()]
         for path in (tmp_path / "run", finished.directory)
@@ -107,7 +107,7 @@ def test_a_damaged_checkpoint_falls_back_and_ends_the_same(tmp_path, dataset, fi
     progress.close()
     newest = checkpoints.list_checkpoints(tmp_path / "run/checkpoints")[-1]
     newest.write_bytes(newest.read_bytes()[:1000])
-    resumed = resume_run(tmp_path / "run", dataset)
+    resumed = Run.open(tmp_path / "run", dataset).begin()
     assert any("falling back" in message for message in resumed.messages)
     assert_same(tensors(resumed.train()), tensors(finished))
 
@@ -115,7 +115,7 @@ def test_a_damaged_checkpoint_falls_back_and_ends_the_same(tmp_path, dataset, fi
 def test_another_dataset_is_refused(tmp_path, dataset):
     start(tmp_path / "run", dataset)
     with pytest.raises(RunError, match="rows differ"):
-        resume_run(tmp_path / "run", tiny_dataset(seed=1))
+        Run.open(tmp_path / "run", tiny_dataset(seed=1)).begin()
 
 
 def test_a_used_directory_is_refused(finished, dataset):
@@ -129,9 +129,9 @@ def test_a_used_directory_is_refused(finished, dataset):
 def test_a_broken_config_is_one_clear_error(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(RunError, match=r"config\.json"):
-        RunDirectory(tmp_path).config  # noqa: B018
+        Run(tmp_path).config  # noqa: B018
     with pytest.raises(RunError, match="not a run directory"):
-        RunDirectory(tmp_path / "absent").config  # noqa: B018
+        Run(tmp_path / "absent").config  # noqa: B018
 
 
 def test_two_processes_cannot_train_in_one_directory(tmp_path, dataset):
@@ -139,7 +139,7 @@ def test_two_processes_cannot_train_in_one_directory(tmp_path, dataset):
     progress = run.progress()
     next(progress)
     with pytest.raises(RunError, match="another process"):
-        next(resume_run(tmp_path / "run", dataset).progress())
+        next(Run.open(tmp_path / "run", dataset).begin().progress())
     progress.close()
 
 
@@ -164,7 +164,7 @@ def test_two_processes_cannot_train_in_one_directory(tmp_path, dataset):
 )
 def test_wrong_settings_are_refused(changes, message):
     with pytest.raises(SettingsError, match=message):
-        make_config("tiny", **changes)
+        make_request("tiny", **changes)
 
 
 def test_training_from_python(tmp_path, dataset):
@@ -221,7 +221,7 @@ def test_every_error_is_of_one_family():
 
 
 def test_two_settings_are_swept_together():
-    config = make_config("tiny", "iql", settings={"expectile": [0.5, 0.7], "inverse_temperature": [1, 2]})
+    config = make_request("tiny", "iql", settings={"expectile": [0.5, 0.7], "inverse_temperature": [1, 2]})
     assert [trial.swept for trial in config.trials] == [
         {"expectile": tau, "inverse_temperature": beta} for tau in (0.5, 0.7) for beta in (1.0, 2.0)
     ]

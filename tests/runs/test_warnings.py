@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from small_runs import make_run
-from vem.data.arrays import from_arrays
-from vem.training.diagnostics import few_rows, measure_luck, small_effective_sample, unsettled_values
+from vem.training.diagnostics import few_rows, small_effective_sample, summarize_weights, unsettled_values
 from vem.training.records import MetricLine, RunWarning
-from vem.training.run import RunDirectory
+from vem.training.run import Run
 
 
 def lines(values, name="value_mean"):
@@ -17,49 +16,36 @@ def lines(values, name="value_mean"):
     return [MetricLine(i, "value", 0.0, {"seed-0": {name: float(value)}}) for i, value in enumerate(values)]
 
 
+def verdict(check):
+    """What a check said, or None if it does not concern the method."""
+    return None if check is None else check.verdict
+
+
 def test_values_that_still_rise_have_not_settled():
     time = np.linspace(0, 1, 100)
     noise = 0.01 * np.random.default_rng(0).standard_normal(100)
     found = unsettled_values(lines(time + noise))
     assert found is not None
+    assert found.verdict == "found"
     assert "up" in found.text
     assert "--steps" in found.advice
-    assert unsettled_values(lines(1 - np.exp(-20 * time) + noise)) is None
-    assert unsettled_values(lines(noise)) is None  # nothing but noise
-    assert unsettled_values(lines(np.arange(7.0))) is not None
-    assert unsettled_values(lines(time[:3])) is None  # too few to tell
-    assert unsettled_values(lines(time, "policy_loss")) is None
+    assert verdict(unsettled_values(lines(1 - np.exp(-20 * time) + noise))) == "passed"
+    assert verdict(unsettled_values(lines(noise))) == "passed"  # nothing but noise
+    assert verdict(unsettled_values(lines(np.arange(7.0)))) == "found"
+    short = unsettled_values(lines(time[:3]))
+    assert verdict(short) == "untold"
+    assert "too short to tell (3 readings" in str(short)
+    assert unsettled_values(lines(time, "policy_loss")) is None  # a method without values
     assert unsettled_values([]) is None
 
 
 def test_small_effective_sample():
-    assert small_effective_sample(lines([0.5], "effective_share"), 1000) is None
+    assert verdict(small_effective_sample(lines([0.5], "effective_share"), 1000)) == "passed"
     few = small_effective_sample(lines([0.9, 0.05], "effective_share"), 1000)
-    assert few is not None
-    assert "about 50 of 1,000" in few.text
-    assert small_effective_sample(lines([0.005], "effective_share"), 1_000_000) is not None
+    assert verdict(few) == "found"
+    assert "about 50 of 1,000" in str(few)
+    assert verdict(small_effective_sample(lines([0.005], "effective_share"), 1_000_000)) == "found"
     assert small_effective_sample(lines([1.0]), 10) is None  # a method without weights
-
-
-def walk(noise, num_episodes=30, length=20):
-    """A walk toward or away from 0 by one's skill; its twin is pushed about by noise."""
-    random, rows = np.random.default_rng(0), []
-    for _ in range(num_episodes):
-        state, skill = random.standard_normal(), random.uniform(-1, 1)
-        for step in range(length):
-            action = np.clip(-skill * state + 0.5 * random.standard_normal(), -1, 1)
-            following = state + 0.3 * action + noise * random.standard_normal()
-            rows.append((state, action, -(following**2), step == length - 1))
-            state = following
-    states, actions, rewards, timeouts = map(np.array, zip(*rows, strict=True))
-    return from_arrays(
-        states[:, None], actions[:, None], rewards, np.zeros(len(rows), bool), timeouts, teleports="keep"
-    )
-
-
-def test_luck_of_a_walk_and_of_its_deterministic_twin():
-    assert measure_luck(walk(0.0), 0.99) < 0.03
-    assert measure_luck(walk(0.5), 0.99) > 0.15
 
 
 def test_few_rows_cannot_calibrate():
@@ -70,25 +56,37 @@ def test_few_rows_cannot_calibrate():
 
 def test_warnings_are_kept_and_printed(tmp_path, capsys):
     run = make_run("vem", tmp_path / "run")
-    assert run.files.warnings() is None
+    assert run.checks() is None
     assert run.warnings == []
     run.train(progress=True)
-    kinds = [warning.kind for warning in run.warnings]
-    assert "few-rows" in kinds
-    assert "effective-sample" in kinds
+    checks = {check.kind: check.verdict for check in run.checks() or ()}
+    assert checks["unsettled"] == "untold"  # after so few steps nobody knows
+    assert checks["few-rows"] == checks["effective-sample"] == "found"
+    assert {warning.kind for warning in run.warnings} == {
+        kind for kind, verdict in checks.items() if verdict == "found"
+    }
     printed = capsys.readouterr().out
     assert all(f"warning: {warning}" in printed for warning in run.warnings)
     assert json.loads((tmp_path / "run" / "warnings.json").read_text())[0]["advice"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", '[{"kind": "luck"}]', "[3]", "null"])
+def test_weights_are_summarized():
+    equal = summarize_weights(np.ones(50))
+    assert (equal["num_rows"], equal["effective_share"], equal["zero_share"]) == (50, pytest.approx(1.0), 0.0)
+    assert equal["concentration"][50] == pytest.approx(0.5)
+    single = summarize_weights(np.eye(1, 50)[0])
+    assert (single["effective_share"], single["zero_share"]) == (pytest.approx(0.02), 0.98)
+    assert sum(single["shares"]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '[{"kind": "outside"}]', "[3]", "null"])
 def test_damaged_warnings_are_none(tmp_path, text):
     (tmp_path / "warnings.json").write_text(text)
-    assert RunDirectory(tmp_path).warnings() is None
+    assert Run(tmp_path).checks() is None
 
 
 def test_warnings_read_as_written(tmp_path):
-    files, found = RunDirectory(tmp_path), [RunWarning("luck", "So it is.", "Do that.")]
-    files.write_warnings(found)
-    assert files.warnings() == found
+    files, found = Run(tmp_path), [RunWarning("outside", "So it is.", "Do that.")]
+    files.write_checks(found)
+    assert files.checks() == files.warnings == found
     assert str(found[0]) == "So it is. Do that."

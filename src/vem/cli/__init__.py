@@ -1,8 +1,7 @@
-"""The command line: one file a verb; each parses, calls one library function, and prints."""
+"""The command line: a verb parses its options, calls one library function, and prints."""
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import re
@@ -11,54 +10,43 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from vem.terminal import Stream
 
+
+class Verb(NamedTuple):
+    """What a verb is for, and where its parts are."""
+
+    summary: str
+    file: str
+    """The module of this package with a function of the verb's name (``data_map``), which adds its options."""
+    work: str
+    """The module that does its work, with all that it imports."""
+
+
 VERBS = {
-    "train": "train policies on a dataset",
-    "evaluate": "run the policies of a run in their environment",
-    "estimate": "value the policies of a run on held-out trajectories, without a simulator",
-    "select": "choose among runs on the same data, without a simulator",
-    "compare": "train and evaluate several methods on several datasets",
-    "sweep": "train and evaluate one method with several settings",
-    "export": "write a policy as an ONNX file",
-    "report": "draw runs: one HTML page with tables and figures",
-    "data": "describe, map, list, make and convert datasets",
-    "theory": "the paper's theory: operators, lemmas and figures on random MDPs",
+    "train": Verb("train policies on a dataset", "train", "vem.api"),
+    "evaluate": Verb("run the policies of a run in their environment", "runs", "vem.evaluation.evaluate"),
+    "estimate": Verb("value policies on held-out trajectories, without a simulator", "runs", "vem.estimation.estimate"),
+    "select": Verb("choose among runs on the same data, without a simulator", "runs", "vem.estimation.select"),
+    "compare": Verb("train and evaluate several methods on several datasets", "compare", "vem.comparison.compare"),
+    "sweep": Verb("train and evaluate one method with several settings", "compare", "vem.comparison.compare"),
+    "export": Verb("write a policy as an ONNX file", "runs", "vem.training.export"),
+    "report": Verb("draw runs: one HTML page with tables and figures", "runs", "vem.reports.report"),
+    "data describe": Verb("say what a dataset holds, and what is odd about it", "data", "vem.data"),
+    "data map": Verb("propose which column of a table is what, and explain why", "data", "vem.data"),
+    "data list": Verb("list benchmark and built-in datasets, and which are on this machine", "data", "vem.data"),
+    "data make": Verb("record data that needs no foreign file", "data", "vem.data"),
+    "data convert": Verb("write a dataset as shards, for data larger than memory", "data", "vem.data"),
+    "data verify": Verb("compare every shard with its checksum", "data", "vem.data"),
+    "theory": Verb("the paper's theory: operators, lemmas and figures on random MDPs", "theory", "vem.theory.output"),
 }
-
-
-WORK = {
-    "train": "vem.api",
-    "evaluate": "vem.evaluation.evaluate",
-    "estimate": "vem.estimation.estimate",
-    "select": "vem.estimation.select",
-    "compare": "vem.comparison.compare",
-    "sweep": "vem.comparison.compare",
-    "export": "vem.training.export",
-    "report": "vem.reports.report",
-    "data": "vem.data",
-    "theory": "vem.theory.output",
-}
-"""Verb → the module that does its work, with all that it imports."""
+ABOUT = "Offline reinforcement learning with Value-based Episodic Memory."
+FIRST = "Start with: vem train    (records a small maze, trains, evaluates, draws a report)"
 LONG_WORD = re.compile(r"\S{500,}")
 """A name that an error does not show in full."""
-
-_PLACES = {
-    "train": ("train", "register"),
-    "evaluate": ("runs", "register"),
-    "estimate": ("runs", "register_estimate"),
-    "select": ("runs", "register_select"),
-    "compare": ("compare", "register"),
-    "sweep": ("compare", "register_sweep"),
-    "export": ("runs", "register_export"),
-    "report": ("runs", "register_report"),
-    "data": ("data", "register"),
-    "theory": ("theory", "register"),
-}
-"""Verb → file and function that adds its options."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_safely(arguments: Sequence[str] | None, output: Stream) -> int:
     """The verb's exit code; what ends it early is one line on the standard error."""
     try:
-        return _run(arguments)
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt as stop:
         if str(stop) or output.failure is None:
             print(str(stop) or "interrupted", file=sys.stderr)
@@ -150,25 +138,60 @@ def _importing() -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(arguments: list[str]) -> int:
+    name, rest = _find_verb(arguments)
+    verb = VERBS[name]
+    with _importing():
+        from vem.cli.options import Parser
+
+        parser = Parser(prog=f"vem {name}", summary=verb.summary)
+        add_options = getattr(importlib.import_module(f"vem.cli.{verb.file}"), name.replace(" ", "_"))
+        add_options(parser, rest)
+    options = parser.parse(rest)
+    with _importing():
+        importlib.import_module(verb.work)
+    return options.run(options) or 0
+
+
+def _find_verb(arguments: list[str]) -> tuple[str, list[str]]:
+    """The verb that the first words name, and the rest; a help text or a mistake ends the program."""
     from vem import __version__
 
-    arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(
-        prog="vem",
-        description="Offline reinforcement learning with Value-based Episodic Memory.",
-        epilog="Start with: vem train    (records a small maze, trains, evaluates, draws a report)",
-    )
-    parser.add_argument("--version", action="version", version=f"vem {__version__}")
-    verbs = parser.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
-    for name, summary in VERBS.items():
-        if name in arguments[:1]:
-            with _importing():
-                verb = importlib.import_module(f"vem.cli.{name}")
-                verb.register(verbs, arguments) if name in ("train", "sweep") else verb.register(verbs)
-        else:
-            verbs.add_parser(name, help=summary)
-    options = parser.parse_args(arguments)
-    with _importing():
-        importlib.import_module(WORK[options.verb])
-    return options.run(options) or 0
+    if arguments[:1] == ["--version"]:
+        print(f"vem {__version__}")
+        raise SystemExit(0)
+    group = "data " if arguments[:1] == ["data"] else ""
+    words = arguments[1:] if group else arguments
+    if words[:1] in (["--help"], ["-h"]):
+        print(_overview(group))
+        raise SystemExit(0)
+    name = group + words[0] if words else ""
+    if name not in VERBS:
+        _refuse_verb(group, words)
+    return name, words[1:]
+
+
+def _overview(group: str) -> str:
+    """The help text of ``vem``, or of ``vem data``."""
+    summaries = {name.removeprefix(group): verb.summary for name, verb in VERBS.items() if name.startswith(group)}
+    if not group:
+        summaries = {name: text for name, text in summaries.items() if " " not in name}
+        summaries["data"] = "describe, map, list, make and convert datasets"
+    about = "Look at recorded data before training on it." if group else ABOUT
+    lines = [f"usage: vem {group}VERB …", "", about, "", *(f"  {name:10} {text}" for name, text in summaries.items())]
+    return "\n".join([*lines, "", f"vem {group}VERB --help says more.", FIRST])
+
+
+def _refuse_verb(group: str, words: list[str]) -> NoReturn:
+    """Say which verbs there are, on one line, and end the program."""
+    import difflib
+
+    known = [name.removeprefix(group) for name in VERBS if name.startswith(group)]
+    known = known if group else [*(name for name in known if " " not in name), "data"]
+    if not words or words[0].startswith("-"):
+        text = f"vem {group}VERB: the verb is missing"
+    else:
+        close = difflib.get_close_matches(words[0].lower(), known, n=1, cutoff=0.5)
+        text = f"vem {group}has no verb {words[0]!r}" + (f"; did you mean {close[0]}?" if close else "")
+    print(f"error: {LONG_WORD.sub(_shortened, text)}; choose from {', '.join(known)}", file=sys.stderr)
+    raise SystemExit(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import sys
 import time
@@ -10,9 +11,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from vem.cli.train import add_reading, add_table_roles, given_roles, given_rules
+from vem.cli.options import Parser, add_reading, add_table_roles, given_roles, given_rules
 
 SECONDS_PER_LINE = 10.0
 
@@ -42,94 +42,72 @@ examples:
 """
 
 
-def register(verbs: Any) -> None:
-    """Add ``vem data`` and its verbs to the command line."""
-    parser = verbs.add_parser(
-        "data",
-        help="describe, map, list, record or convert datasets",
-        description="Look at recorded data before training on it.",
-    )
-    actions = parser.add_subparsers(title="verbs", dest="data_verb", required=True, metavar="VERB")
+def data_describe(parser: Parser, arguments: Sequence[str]) -> None:
+    """Add the options."""
+    parser.description = "Print sizes, episodes, returns, ends, duplicates, coverage and warnings of a dataset."
+    parser.epilog = SOURCES
+    parser.add_argument("dataset", metavar="DATASET", help="what to describe (see below)")
+    parser.add_argument("--plot", metavar="FILE.png", help="also draw returns, lengths, rewards and coverage")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_reading(parser)
+    parser.set_defaults(run=_describe)
 
-    text = argparse.RawDescriptionHelpFormatter
-    describe = actions.add_parser(
-        "describe",
-        help="say what a dataset holds, and what is odd about it",
-        description="Print sizes, episodes, returns, ends, duplicates, coverage and warnings of a dataset.",
-        epilog=SOURCES,
-        formatter_class=text,
-    )
-    describe.add_argument("dataset", metavar="DATASET", help="what to describe (see below)")
-    describe.add_argument("--plot", metavar="FILE.png", help="also draw returns, lengths, rewards and coverage")
-    add_reading(describe)
-    _add_common(describe)
-    describe.set_defaults(run=run_describe)
 
-    maps = actions.add_parser(
-        "map",
-        help="propose which column of a table is what, and explain why",
-        description="Propose a mapping for a table from the names, types and values of its columns. Flags are taken as "
-        "they are and the rest is proposed. Read it, correct it, and pass it as --map to describe and train.",
-        epilog="example: vem data map log.parquet --action valve --out map.toml",
-    )
-    maps.add_argument("table", metavar="FILE", help="a table (.parquet, .arrow, .feather, .csv) or a folder of them")
-    maps.add_argument("--out", metavar="FILE.toml", help="write the mapping there instead of printing it")
-    add_table_roles(maps)
-    maps.set_defaults(run=run_map)
+def data_map(parser: Parser, arguments: Sequence[str]) -> None:
+    """Add the options."""
+    parser.description = """\
+Propose a mapping for a table from the names, types and values of its columns. Flags are taken as
+they are and the rest is proposed. Read it, correct it, and pass it as --map to describe and train."""
+    parser.epilog = "example: vem data map log.parquet --action valve --out map.toml"
+    parser.add_argument("table", metavar="FILE", help="a table (.parquet, .arrow, .feather, .csv) or a folder of them")
+    parser.add_argument("--out", metavar="FILE.toml", help="write the mapping there instead of printing it")
+    add_table_roles(parser)
+    parser.topics.clear()  # these are all that it has
+    parser.set_defaults(run=_map)
 
-    lists = actions.add_parser(
-        "list",
-        help="list benchmark and built-in datasets, and which are on this machine",
-        description="List the benchmark's datasets, where each was found, and the built-in ones.",
-    )
-    _add_common(lists)
-    lists.set_defaults(run=run_list)
 
-    make = actions.add_parser(
-        "make",
-        help="record data that needs no foreign file: mazes, random policies, clones of demonstrations",
-        description="Record a dataset; the same seed gives the same rows, and an interrupted trajectory goes on.",
-        epilog=MAKE_EXAMPLES,
-        formatter_class=text,
-    )
-    make.add_argument("name", metavar="NAME", help="what to record (see below)")
-    make.add_argument("--rows", type=_positive, help="steps to record (default: enough to learn from)")
-    make.add_argument("--seed", type=int, default=0, help="seed of the trajectory (default 0)")
-    make.add_argument("--from", dest="source", metavar="FILE", help="for *-cloned: the demonstrations' file")
-    make.add_argument(
-        "--walker",
-        metavar="FILE",
-        help="for antmaze-*: a guided policy (.safetensors), or an ONNX file that takes 29 + 2 numbers",
-    )
-    make.add_argument("--data-dir", metavar="DIR", help="for *-cloned: where *-human is looked up first")
-    where = make.add_mutually_exclusive_group()
-    where.add_argument("--out", metavar="FILE.hdf5", help="file to write (default NAME.hdf5 in this directory)")
+def data_list(parser: Parser, arguments: Sequence[str]) -> None:
+    """Add the options."""
+    parser.add_argument("--data-dir", metavar="DIR", help="directory with dataset files, searched first")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.set_defaults(run=_list)
+
+
+def data_make(parser: Parser, arguments: Sequence[str]) -> None:
+    """Add the options."""
+    parser.description = "Record a dataset; the same seed gives the same rows, and an interrupted recording goes on."
+    parser.epilog = MAKE_EXAMPLES
+    add = parser.add_argument
+    add("name", metavar="NAME", help="what to record (see below)")
+    add("--rows", type=_positive, metavar="N", help="steps to record (default: enough to learn from)")
+    add("--seed", type=int, default=0, metavar="N", help="seed of the recording (default: 0)")
+    add("--from", dest="source", metavar="FILE", help="for *-cloned: the demonstrations' file")
+    add("--walker", metavar="FILE", help="for antmaze-*: a policy that walks (.safetensors, or ONNX of 29 + 2 numbers)")
+    add("--data-dir", metavar="DIR", help="for *-cloned: where *-human is looked up first")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--out", metavar="FILE.hdf5", help="file to write (default: NAME.hdf5 in this directory)")
     where.add_argument("--minari", metavar="ID", help="for a maze: write a local Minari dataset with this id instead")
-    make.set_defaults(run=run_make)
-
-    convert = actions.add_parser(
-        "convert",
-        help="write a dataset as shards, for data larger than memory",
-        description="Write NAME.shards, which is opened without being read; an interrupted conversion goes on.",
-        epilog=SOURCES + "example: vem data convert logs.hdf5 logs.shards",
-        formatter_class=text,
-    )
-    convert.add_argument("dataset", metavar="DATASET", help="what to convert (see below)")
-    convert.add_argument("out", metavar="NAME.shards", help="the folder to write, or to go on with")
-    add_reading(convert)
-    convert.add_argument("--data-dir", metavar="DIR", help="directory with dataset files, searched first")
-    convert.set_defaults(run=run_convert)
-
-    verify = actions.add_parser(
-        "verify",
-        help="compare every shard with its checksum",
-        description="Read all shards and compare them with their checksums; training does so with what it reads.",
-    )
-    verify.add_argument("shards", metavar="NAME.shards", help="a folder that vem data convert wrote")
-    verify.set_defaults(run=run_verify)
+    parser.set_defaults(run=_make)
 
 
-def run_describe(options: argparse.Namespace) -> None:
+def data_convert(parser: Parser, arguments: Sequence[str]) -> None:
+    """Add the options."""
+    parser.description = "Write NAME.shards, which is opened without being read; an interrupted conversion goes on."
+    parser.epilog = SOURCES + "example: vem data convert logs.hdf5 logs.shards"
+    parser.add_argument("dataset", metavar="DATASET", help="what to convert (see below)")
+    parser.add_argument("out", metavar="NAME.shards", help="the folder to write, or to go on with")
+    add_reading(parser)
+    parser.set_defaults(run=_convert)
+
+
+def data_verify(parser: Parser, arguments: Sequence[str]) -> None:
+    """Add the options."""
+    parser.description = "Read all shards and compare them with their checksums; training does so with what it reads."
+    parser.add_argument("shards", metavar="NAME.shards", help="a folder that vem data convert wrote")
+    parser.set_defaults(run=_verify)
+
+
+def _describe(options: argparse.Namespace) -> None:
     """Print what a dataset holds."""
     from vem.data.description import describe
     from vem.data.load import load
@@ -138,11 +116,7 @@ def run_describe(options: argparse.Namespace) -> None:
     with warnings.catch_warnings():
         # The description lists them.
         warnings.simplefilter("ignore", DataWarning)
-        dataset = load(
-            options.dataset,
-            options.data_dir,
-            **given_rules(options),
-        )
+        dataset = load(options.dataset, options.data_dir, **given_rules(options))
     description = describe(dataset)
     if options.plot:
         from vem.data.description import draw
@@ -160,7 +134,7 @@ def run_describe(options: argparse.Namespace) -> None:
         print(f"picture: {options.plot}")
 
 
-def run_map(options: argparse.Namespace) -> None:
+def _map(options: argparse.Namespace) -> None:
     """Print or write the proposed mapping, with the reasons as comments."""
     from vem.data.mapping import make_map, to_toml
     from vem.data.proposal import propose
@@ -182,7 +156,7 @@ def run_map(options: argparse.Namespace) -> None:
     print(f"mapping: {options.out}")
 
 
-def run_list(options: argparse.Namespace) -> None:
+def _list(options: argparse.Namespace) -> None:
     """Print which datasets are known and where they are."""
     from vem.data.description import aligned
     from vem.data.load import available, search_directories
@@ -202,7 +176,7 @@ def run_list(options: argparse.Namespace) -> None:
     print("searched: " + ", ".join(f"{path}{'' if path.is_dir() else ' (absent)'}" for path in directories))
 
 
-def run_make(options: argparse.Namespace) -> None:
+def _make(options: argparse.Namespace) -> None:
     """Record a dataset."""
     from vem.collect.benchmark import (
         CLONED_TASKS,
@@ -213,12 +187,17 @@ def run_make(options: argparse.Namespace) -> None:
         write_random,
         write_walked,
     )
+    from vem.data.load import BUILT_IN
     from vem.data.mazes import write_maze, write_minari
     from vem.errors import SettingsError
     from vem.tasks import find_task
 
     task = find_task(options.name)
     name = options.name if task is None else task.name
+    if name not in (known := (*BUILT_IN, *RANDOM_TASKS, *CLONED_TASKS, *WALKED_TASKS)):
+        close = difflib.get_close_matches(name, known, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "see vem data make --help"
+        raise SettingsError(f"{name!r} is not among the datasets that can be made; {hint}")
     path, given = options.out or f"{options.name}.hdf5", {"num_rows": options.rows} if options.rows else {}
     given["seed"] = options.seed
     if options.minari and name in (*RANDOM_TASKS, *CLONED_TASKS, *WALKED_TASKS):
@@ -248,7 +227,7 @@ def run_make(options: argparse.Namespace) -> None:
         print(f"{arrived} of {count} trajectories came within 0.5 m of where they were sent")
 
 
-def run_convert(options: argparse.Namespace) -> None:
+def _convert(options: argparse.Namespace) -> None:
     """Write a dataset as shards."""
     from vem.data.load import convert
 
@@ -257,10 +236,13 @@ def run_convert(options: argparse.Namespace) -> None:
     print(path)
 
 
-def run_verify(options: argparse.Namespace) -> None:
+def _verify(options: argparse.Namespace) -> None:
     """Check the shards of a folder."""
     from vem.data.shards import open_shards
+    from vem.errors import DataError
 
+    if Path(options.shards).exists() and not Path(options.shards).is_dir():
+        raise DataError(f"{options.shards} is no folder of shards, which alone have checksums; see vem data convert")
     dataset = open_shards(options.shards)
     assert dataset.shards is not None
     with row_progress() as report:
@@ -306,17 +288,12 @@ def _draw_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     from rich.table import Table
     from rich.text import Text
 
-    from vem.terminal import printable
+    from vem.errors import printable
 
     table = Table(*header, title=Text(printable(title)), show_header=any(header), title_justify="left")
     for row in rows:
         table.add_row(*(Text(printable(text)) for text in row))
     Console(highlight=False, markup=False).print(table)
-
-
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data-dir", metavar="DIR", help="directory with dataset files, searched first")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def _positive(text: str) -> int:

@@ -17,8 +17,8 @@ from vem.data.load import load
 from vem.errors import DataError, RunError, require
 from vem.policy import Policy, load_policy
 from vem.tasks import TASKS, Task, find_task, task_of
-from vem.training.request import make_config
-from vem.training.run import create_run
+from vem.training.request import make_request
+from vem.training.run import Run
 
 HIDDEN = (256, 256)
 LAST_WEIGHT = 1e-3
@@ -102,8 +102,7 @@ def write_cloned(
         found = known.name if known else dataset.info.name
         raise DataError(f"{task.name} is made from demonstrations of {human}, not from {found}; give --from FILE.")
     with tempfile.TemporaryDirectory() as folder:
-        config = make_config(human, "bc", seeds=(seed,), steps=steps, task=known)
-        run = create_run(Path(folder) / "clone", config, dataset).train()
+        run = Run.create(Path(folder) / "clone", make_request(human, "bc", seed=seed, steps=steps), dataset).train()
         policy = run.policy
     parts = f"half of the rows {dataset.num_episodes} demonstrations, repeated; half roll-outs of their clone"
     text = f"{parts} ({steps:,} steps of behavior cloning); D4RL's recipe"

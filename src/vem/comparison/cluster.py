@@ -1,4 +1,4 @@
-"""Cells on the nodes of a Ray cluster: one task each, which Ray starts again elsewhere when a node is lost."""
+"""Jobs on the nodes of a Ray cluster: one task each, which Ray starts again elsewhere when a node is lost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import vem
-from vem.comparison.launch import Job, View, finish_cell, one_thread_variables
-from vem.comparison.worker import STOPPED, Order, Outcome, check_node, explain_end, only_needed, run_order
+from vem.comparison.job import Job
+from vem.comparison.launch import View, finish
+from vem.comparison.worker import STOPPED, RunProcess, explain_end, one_thread_variables, start_process
 from vem.errors import RunError
 from vem.training.progress import stop_requests
 
@@ -26,9 +28,12 @@ CONNECT_SECONDS = 40.0
 CHECK_SECONDS = 120.0
 SECONDS_PER_ROLL_CALL = 5.0
 MOST_LOSSES = 20
-"""How many nodes a cell may lose."""
+"""How many nodes a job may lose."""
 LOCK_SECONDS = 180.0
-"""How long a cell waits for the lock of a process that was lost with its node."""
+"""How long a job waits for the lock of a process that was lost with its node."""
+SECONDS_PER_LOOK = 0.2
+LOOK_SECONDS = 10.0
+"""How long a file server may take to show a new file."""
 CONNECT = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
 
 
@@ -38,24 +43,23 @@ def run_on_ray(jobs: Sequence[Job], view: View, address: str | None = None) -> b
     A job that fails leaves its failure beside its run, and the others go on.
     """
     with _connected(address) as ray, _marker(jobs) as marker, stop_requests() as requests:
-        order = Order(vem.__version__, str(Path.cwd()), marker, _variables(), {})
-        _check_nodes(ray, order)
-        run = ray.remote(num_cpus=1, max_retries=MOST_LOSSES)(run_order)
-        tasks = {run.remote(order._replace(message=_message(job))): job for job in jobs}
+        _check_nodes(ray, marker)
+        run = ray.remote(num_cpus=1, max_retries=MOST_LOSSES)(run_on_node)
+        variables, folder = _variables(), str(Path.cwd())
+        tasks = {run.remote(*_place(job), variables, folder): job for job in jobs}
         roll, started, is_asked = _RollCall(ray, view), time.monotonic(), False
         try:
             while tasks:
                 ended, _ = ray.wait(list(tasks), timeout=POLL_SECONDS)
                 for task in ended:
-                    outcome = _outcome(ray, task)
-                    seconds = time.monotonic() - started
-                    _finish(tasks.pop(task), outcome, seconds, bool(requests), view)
+                    end, seconds = _end_of(ray, task), time.monotonic() - started
+                    _finish(tasks.pop(task), end, seconds, bool(requests), view)
                 if requests and not is_asked:
                     is_asked = True
                     for task in tasks:
                         ray.cancel(task)
                 roll.call()
-                view.update([job.cell for job in tasks.values()])
+                view.update(list(tasks.values()))
         finally:
             for task in tasks:
                 with suppress(Exception):
@@ -127,10 +131,10 @@ def _unreachable(where: str, why: str) -> str:
 @contextmanager
 def _marker(jobs: Sequence[Job]) -> Iterator[str | None]:
     """A file beside the datasets' folders that every node must see, or None if the runs are at an address."""
-    if not jobs or jobs[0].mirror is not None:
+    if not jobs or jobs[0].remote is not None:
         yield None
         return
-    path = jobs[0].cell.directory.parents[1].absolute() / f".cluster-{uuid.uuid4().hex}"
+    path = jobs[0].directory.parents[1].absolute() / f".cluster-{uuid.uuid4().hex}"
     path.touch()
     try:
         yield str(path)
@@ -139,25 +143,27 @@ def _marker(jobs: Sequence[Job]) -> Iterator[str | None]:
 
 
 def _variables() -> dict[str, str]:
-    # NPROC: threads of JAX itself; a node is shared by as many cells as it has cores.
-    return {**only_needed(os.environ), **one_thread_variables(), "NPROC": "1"}
+    """What changes the numbers that a job computes, or where it finds its data."""
+    needed = {name: value for name, value in os.environ.items() if name.startswith(("JAX_", "XLA_", "VEM_", "MUJOCO_"))}
+    # NPROC: threads of JAX itself; a node is shared by as many jobs as it has cores.
+    return {**needed, **one_thread_variables(), "NPROC": "1"}
 
 
-def _message(job: Job) -> dict[str, Any]:
-    job = job._replace(cell=job.cell.at(job.cell.directory.absolute()))
-    log = str(job.cell.log_path) if job.mirror is None else None
-    return {**job.to_message(), "cores": None, "log": log, "lock_seconds": LOCK_SECONDS}
+def _place(job: Job) -> tuple[dict[str, Any], str | None]:
+    """The job as a node is told it, and where its log goes; None: to a file of the node's own."""
+    job = job.at(job.directory.absolute())
+    return job.to_json(), None if job.remote else str(job.log_path)
 
 
-def _check_nodes(ray: Any, order: Order) -> None:
-    """RunError, before any work, if a node cannot run cells."""
+def _check_nodes(ray: Any, marker: str | None) -> None:
+    """RunError, before any work, if a node cannot do jobs."""
     strategies = importlib.import_module("ray.util.scheduling_strategies")
     checks = {}
     for node in _alive(ray):
         if node["Resources"].get("CPU"):
             strategy = strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             check = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(check_node)
-            checks[check.remote(order)] = node["NodeManagerHostname"]
+            checks[check.remote(vem.__version__, marker)] = node["NodeManagerHostname"]
     ended, late = ray.wait(list(checks), num_returns=len(checks), timeout=CHECK_SECONDS) if checks else ([], [])
     for check in ended:
         try:
@@ -168,22 +174,22 @@ def _check_nodes(ray: Any, order: Order) -> None:
         raise RunError(f"the node {checks[late[0]]} did not answer within {CHECK_SECONDS:.0f} s; look at ray status")
 
 
-def _outcome(ray: Any, task: Any) -> Outcome | Exception:
+def _end_of(ray: Any, task: Any) -> tuple[int, str, str] | Exception:
     try:
         return ray.get(task)
     except Exception as error:
         return error
 
 
-def _finish(job: Job, outcome: Outcome | Exception, seconds: float, is_stopping: bool, view: View) -> None:
-    cell = job.cell
-    if not isinstance(outcome, Outcome):
-        is_cancelled = type(outcome).__name__ == "TaskCancelledError"
-        finish_cell(cell, STOPPED if is_cancelled else 1, seconds, is_stopping, view, _reason(outcome))
+def _finish(job: Job, end: tuple[int, str, str] | Exception, seconds: float, is_stopping: bool, view: View) -> None:
+    if isinstance(end, Exception):
+        is_cancelled = type(end).__name__ == "TaskCancelledError"
+        finish(job, STOPPED if is_cancelled else 1, seconds, is_stopping, view, _reason(end))
         return
-    place = cell.log_path if job.mirror is None else f"{job.mirror}/{cell.dataset}/{cell.log_path.name}"
-    why = f"{explain_end(outcome.code, f'its process on {outcome.host}')}: {outcome.last_line}; see {place}"
-    finish_cell(cell, outcome.code, seconds, is_stopping, view, why)
+    code, host, last_line = end
+    place = job.log_path if job.remote is None else f"{job.remote}/{job.dataset}/{job.log_path.name}"
+    why = f"{explain_end(code, f'its process on {host}')}: {last_line}; see {place}"
+    finish(job, code, seconds, is_stopping, view, why)
 
 
 def _reason(error: Exception) -> str:
@@ -207,7 +213,7 @@ class _RollCall:
         self.nodes = self._nodes()
         self.called = time.monotonic()
         cores = sum(node["Resources"].get("CPU", 0) for node in _alive(ray))
-        view.say(f"Ray cluster: {len(self.nodes)} nodes, {cores:g} cores for cells")
+        view.say(f"Ray cluster: {len(self.nodes)} nodes, {cores:g} cores for jobs")
 
     def _nodes(self) -> dict[str, str]:
         return {node["NodeID"]: node["NodeManagerHostname"] for node in _alive(self.ray)}
@@ -218,6 +224,66 @@ class _RollCall:
             return
         self.called, before, self.nodes = time.monotonic(), self.nodes, self._nodes()
         for node in before.keys() - self.nodes.keys():
-            self.view.say(f"the node {before[node]} was lost; its cells go on elsewhere from their newest checkpoint")
+            self.view.say(f"the node {before[node]} was lost; its jobs go on elsewhere from their newest checkpoint")
         for node in self.nodes.keys() - before.keys():
             self.view.say(f"the node {self.nodes[node]} joined")
+
+
+# What a node of the cluster does: it starts a job's process and waits for it.
+
+
+def check_node(version: str, marker: str | None) -> None:
+    """RunError if this node cannot do jobs that vem ``version`` gives; ``marker`` is a file that it must see."""
+    host = socket.gethostname()
+    if vem.__version__ != version:
+        raise RunError(f"the node {host} has vem {vem.__version__}, not {version}; install the same everywhere")
+    end = time.monotonic() + LOOK_SECONDS
+    while marker is not None and not Path(marker).exists():
+        if time.monotonic() > end:
+            raise RunError(
+                f"the node {host} does not see {Path(marker).parent}: give an --out that all nodes share, or an "
+                "address such as s3://bucket/study"
+            )
+        time.sleep(SECONDS_PER_LOOK)
+
+
+def run_on_node(job: dict[str, Any], log: str | None, variables: dict[str, str], folder: str) -> tuple[int, str, str]:
+    """Do a job to its end, or until the cluster cancels it: then it saves first.
+
+    Returns the exit code of its process, this host, and the last line of the log. ``folder`` is where relative paths
+    begin, if it is here. A process that was killed, as a machine does that runs out of memory, is started again once.
+    """
+    environment = {**os.environ, **variables}
+    place = folder if Path(folder).is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="vem-log-") as own:
+        path = Path(log or f"{own}/run.log")
+        for is_last in (False, True):
+            process = start_process(job, path, environment, lock_seconds=LOCK_SECONDS, folder=place)
+            try:
+                code = _wait(process)
+            except BaseException:
+                process.kill()
+                raise
+            was_asked = process.is_asked
+            process.close()
+            if code >= 0 or was_asked or is_last:
+                break
+        return code, socket.gethostname(), _last_line(path)
+
+
+def _wait(process: RunProcess) -> int:
+    while True:
+        try:
+            while (code := process.process.poll()) is None:
+                time.sleep(SECONDS_PER_LOOK)
+            return code
+        except KeyboardInterrupt:  # how Ray cancels a task
+            process.ask_to_stop()
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

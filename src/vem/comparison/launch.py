@@ -1,4 +1,4 @@
-"""What is to be done with a cell, and doing it in this process."""
+"""Doing jobs, in this process or in others on this machine, and showing how far they are."""
 
 from __future__ import annotations
 
@@ -10,116 +10,74 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from vem.comparison.grid import Cell, read_failure, record_failure, run_cell
-from vem.comparison.remote import Mirror, working_copy
-from vem.comparison.worker import STOPPED, CellProcess, explain_end, start_process
-from vem.errors import VemError
+from vem.comparison.job import Job
+from vem.comparison.remote import Remote, working_copy
+from vem.comparison.worker import STOPPED, RunProcess, explain_end, one_thread_variables, start_process
+from vem.errors import SettingsError, VemError, printable
+from vem.estimation.points import estimating
+from vem.evaluation.environments import own_environment
 from vem.evaluation.evaluate import evaluating
 from vem.evaluation.results import read_evaluation
-from vem.evaluation.workers import ONE_THREAD
-from vem.terminal import printable
 from vem.training.machine import keep_programs
 from vem.training.progress import stop_requests
 from vem.training.run import Callback, Run
 
 
-class Job(NamedTuple):
-    """A cell, and how it is trained and evaluated."""
-
-    cell: Cell
-    num_episodes: int
-    evaluate_every: float | None = None
-    checkpoint_seconds: float = 60.0
-    mirror: str | None = None
-    """The address that holds the run, if its directory is a copy (``vem.comparison.remote``)."""
-
-    def to_message(self) -> dict[str, Any]:
-        """What the cell's process is told, as JSON values."""
-        cell = self.cell
-        return {
-            "dataset": cell.dataset,
-            "label": cell.label,
-            "algorithm": cell.algorithm,
-            "directory": str(cell.directory),
-            "request": cell.request,
-            "swept": cell.swept,
-            "sha256": None if cell.data is None else cell.load().fingerprint(),
-            "num_episodes": self.num_episodes,
-            "evaluate_every": self.evaluate_every,
-            "checkpoint_seconds": self.checkpoint_seconds,
-            "mirror": self.mirror,
-        }
-
-    @classmethod
-    def from_message(cls, message: dict[str, Any]) -> Job:
-        """The job that a message describes; its dataset is read from its source."""
-        cell = Cell(
-            message["dataset"],
-            message["label"],
-            message["algorithm"],
-            Path(message["directory"]),
-            message["request"],
-            message["swept"],
-        )
-        names = ("num_episodes", "evaluate_every", "checkpoint_seconds", "mirror")
-        return cls(cell, *(message[name] for name in names))
-
-
-def one_thread_variables() -> dict[str, str]:
-    """Environment variables for a process with one thread, whose numbers do not depend on the machine's cores."""
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
-    return {**ONE_THREAD, "XLA_FLAGS": flags}
-
-
-def run_here(
-    job: Job, stream: TextIO | None, num_workers: int | None = None, sha256: str | None = None, log: Path | None = None
-) -> bool:
+def run_here(job: Job, stream: TextIO | None, num_workers: int | None = None, log: Path | None = None) -> bool:
     """Do what is left of a job in this process and return whether it succeeded; a failure is recorded, not raised.
 
-    ``sha256`` is the fingerprint that the dataset must have. A mirrored job leaves ``log`` at its address too.
+    A job whose run is at an address leaves ``log`` there, too.
     """
-    keep_programs()
-    if job.mirror is None:
-        return _run(job, stream, num_workers, sha256)
-    say = _printer(stream)
-    with working_copy(Mirror(job.mirror), job.cell, say, log) as (cell, push):
-        return _run(job._replace(cell=cell), stream, num_workers, sha256, [push])
 
-
-def _run(
-    job: Job, stream: TextIO | None, num_workers: int | None, sha256: str | None, callbacks: Sequence[Callback] = ()
-) -> bool:
-    cell, say = job.cell, _printer(stream)
-
-    def train(run: Run) -> None:
-        run.seconds_per_checkpoint = job.checkpoint_seconds
-        with evaluating(run, job.evaluate_every) as evaluations:
-            run.train([*evaluations, *callbacks], progress=False if stream is None else stream)
-        say(f"{cell.name}: evaluating {job.num_episodes} episodes of each policy")
-
-    if sha256 is not None and cell.load().fingerprint() != sha256:
-        text = "the dataset in hand has other rows than its file; compare it with one job, or save it to a file"
-        record_failure(cell, text)
-        say(text)
-        return False
-    try:
-        run_cell(cell, job.num_episodes, num_workers, train)
-    except VemError as error:
-        say(f"{cell.name}: failed: {error}")
-        return False
-    say(f"{cell.name}: done")
-    return True
-
-
-def _printer(stream: TextIO | None) -> Callable[[str], None]:
     def say(text: str) -> None:
         if stream is not None:
             print(text, file=stream, flush=True)
 
-    return say
+    keep_programs()
+    if job.remote is None:
+        return _run(job, stream, say, num_workers)
+    with working_copy(job, say, log) as (copy, push):
+        return _run(copy, stream, say, num_workers, [push])
 
 
-# The progress of all running cells in one view: a live table on a terminal, lines elsewhere.
+def _run(
+    job: Job,
+    stream: TextIO | None,
+    say: Callable[[str], None],
+    num_workers: int | None,
+    callbacks: Sequence[Callback] = (),
+) -> bool:
+    def train(run: Run) -> None:
+        run.seconds_per_checkpoint = job.checkpoint_seconds
+        with watching(run, job.request.evaluate_every) as own:
+            run.train([*own, *callbacks], progress=False if stream is None else stream)
+        what = f"{job.episodes} episodes of each policy" if job.has_environment else "policies on held-out trajectories"
+        say(f"{job.name}: evaluating {what}")
+
+    try:
+        if job.sha256 is not None and job.request.load().fingerprint() != job.sha256:
+            text = "the dataset in hand has other rows than its file; compare it with one job, or save it to a file"
+            job.record_failure(text)
+            raise SettingsError(text)
+        job.run(train, num_workers)
+    except VemError as error:
+        say(f"{job.name}: failed: {error}")
+        return False
+    say(f"{job.name}: done")
+    return True
+
+
+@contextmanager
+def watching(run: Run, every: float | None) -> Iterator[list[Callback]]:
+    """The callbacks that judge a run's policies on the way: in the environment of its data, or by estimates."""
+    if every is None or own_environment(run.facts.to_json()) is not None:
+        with evaluating(run, every) as callbacks:
+            yield callbacks
+        return
+    yield [estimating(run, every)]
+
+
+# The progress of all open jobs in one view: a live table on a terminal, lines elsewhere.
 
 
 SECONDS_PER_LOOK = 2.0
@@ -129,8 +87,8 @@ BAR = 20
 """Letters of a bar."""
 
 
-class CellProgress(NamedTuple):
-    """How far a cell is."""
+class JobProgress(NamedTuple):
+    """How far a run is."""
 
     steps: int
     num_steps: int
@@ -150,22 +108,22 @@ class CellProgress(NamedTuple):
         return "━" * done + " " * (BAR - done)
 
 
-def read_progress(cell: Cell) -> CellProgress | None:
-    """How far the cell is, or None if its run was not begun."""
-    files = cell.files
+def read_progress(job: Job) -> JobProgress | None:
+    """How far the job is, or None if its run was not begun."""
+    files = job.files
     with suppress(VemError):  # another process may be writing
         if files.is_run:
             line, evaluation = files.newest_metrics(), read_evaluation(files)
             spread = evaluation and (evaluation.score or evaluation.returns)
-            return CellProgress(line.steps if line else 0, files.config.steps, spread.mean if spread else None)
+            return JobProgress(line.steps if line else 0, files.config.steps, spread.mean if spread else None)
     return None
 
 
 class View:
-    """What is shown while cells run. Without a stream, nothing is."""
+    """What is shown while jobs run. Without a stream, nothing is."""
 
-    def __init__(self, stream: TextIO | None, total: int, mirror: Mirror | None = None) -> None:
-        self.stream, self.total, self.mirror = stream, total, mirror
+    def __init__(self, stream: TextIO | None, total: int, remote: Remote | None = None) -> None:
+        self.stream, self.total, self.remote = stream, total, remote
         self._live: Any = None
         self._shown: dict[str, str] = {}
         self._looked = self._lined = self._pulled = time.monotonic()
@@ -179,28 +137,28 @@ class View:
         else:
             print(text, file=self.stream, flush=True)
 
-    def refresh(self, cell: Cell) -> None:
-        """Bring all records of a cell that ended, if its run is at an address."""
-        if self.mirror is not None:
+    def refresh(self, job: Job) -> None:
+        """Bring all records of a job that ended, if its run is at an address."""
+        if self.remote is not None:
             try:
-                self.mirror.pull_records(cell)
+                self.remote.pull_records(job)
             except VemError as error:
                 self.say(str(error))
 
-    def update(self, cells: Sequence[Cell]) -> None:
-        """Show how far the open cells are, if it is time to look again."""
+    def update(self, jobs: Sequence[Job]) -> None:
+        """Show how far the open jobs are, if it is time to look again."""
         now = time.monotonic()
         if self.stream is None or now - self._looked < SECONDS_PER_LOOK:
             return
         self._looked = now
         if self._live is None and now - self._lined < SECONDS_PER_LINE:
             return
-        if self.mirror is not None and now - self._pulled >= SECONDS_PER_PULL:
+        if self.remote is not None and now - self._pulled >= SECONDS_PER_PULL:
             self._pulled = now
-            for cell in cells:
+            for job in jobs:
                 with suppress(VemError):
-                    self.mirror.pull_progress(cell)
-        found = {cell.name: read_progress(cell) for cell in cells}
+                    self.remote.pull_progress(job)
+        found = {job.name: read_progress(job) for job in jobs}
         if self._live is not None:
             self._live.update(self._table(found))
             return
@@ -210,8 +168,8 @@ class View:
                 self._shown[name] = progress.text
                 self.say(f"{name}: {progress.text}")
 
-    def _table(self, found: dict[str, CellProgress | None]) -> Any:
-        """A line about all cells, then a row for each that was begun: what does not fit on the terminal is cut off."""
+    def _table(self, found: dict[str, JobProgress | None]) -> Any:
+        """A line about all jobs, then a row for each that was begun: what does not fit on the terminal is cut off."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -221,7 +179,7 @@ class View:
         for name, progress in begun.items():
             table.add_row(*map(Text, (printable(name), progress.bar, progress.text)))
         waiting = len(found) - len(begun)
-        return Group(Text(f"{len(found)} of {self.total} cells are open, {waiting} of them not begun"), table)
+        return Group(Text(f"{len(found)} of {self.total} runs are open, {waiting} of them not begun"), table)
 
 
 @contextmanager
@@ -241,42 +199,43 @@ def showing(view: View) -> Iterator[View]:
             view._live = None
 
 
-# Cells in processes of their own on this machine, each with a share of the cores.
+# Jobs in processes of their own on this machine, each with a share of the cores.
 
 
 POLL_SECONDS = 0.2
 
 
 class _Running(NamedTuple):
-    cell: Cell
-    process: CellProcess
+    job: Job
+    process: RunProcess
     started: float
 
 
 def run_jobs(jobs: Sequence[Job], view: View, num_jobs: int) -> bool:
-    """Run the jobs, ``num_jobs`` at a time; True if a signal stopped them (after saving).
+    """Do the jobs, ``num_jobs`` at a time; True if a signal stopped them (after saving).
 
     A job that fails leaves its failure beside its run, and the others go on.
     """
     waiting, total = deque(jobs), len(jobs)
     slots: list[_Running | None] = [None] * min(num_jobs, total)
     cores = share_cores(available_cores(), len(slots))
+    variables = {**os.environ, **one_thread_variables()}
     with stop_requests() as requests:
         try:
             while any(slots) or (waiting and not requests):
                 for index, running in enumerate(slots):
                     if running is not None and (code := running.process.process.poll()) is not None:
                         running.process.close()
-                        finish_cell(running.cell, code, time.monotonic() - running.started, bool(requests), view)
+                        finish(running.job, code, time.monotonic() - running.started, bool(requests), view)
                         slots[index] = running = None
                     if running is None and waiting and not requests:
                         job = waiting.popleft()
-                        cell = job.cell
-                        view.say(f"{cell.name}: started ({total - len(waiting)} of {total}); log: {cell.log_path}")
-                        slots[index] = _start(job, cores[index])
+                        view.say(f"{job.name}: started ({total - len(waiting)} of {total}); log: {job.log_path}")
+                        process = start_process(job.to_json(), job.log_path, variables, cores[index])
+                        slots[index] = _Running(job, process, time.monotonic())
                     elif running is not None and requests:
                         running.process.ask_to_stop()
-                view.update([running.cell for running in slots if running is not None])
+                view.update([running.job for running in slots if running is not None])
                 time.sleep(POLL_SECONDS)
         finally:
             for running in filter(None, slots):
@@ -284,17 +243,17 @@ def run_jobs(jobs: Sequence[Job], view: View, num_jobs: int) -> bool:
     return bool(requests)
 
 
-def finish_cell(cell: Cell, code: int, seconds: float, is_stopping: bool, view: View, why: str | None = None) -> None:
-    """Say how a cell's process ended, and record a failure that it could not record itself; ``why`` says more."""
-    view.refresh(cell)
+def finish(job: Job, code: int, seconds: float, is_stopping: bool, view: View, why: str | None = None) -> None:
+    """Say how a job's process ended, and record a failure that it could not record itself; ``why`` says more."""
+    view.refresh(job)
     if code == 0:
-        view.say(f"{cell.name}: done in {seconds:.0f} s")
+        view.say(f"{job.name}: done in {seconds:.0f} s")
     elif code == STOPPED or is_stopping:
-        view.say(f"{cell.name}: stopped and saved")
+        view.say(f"{job.name}: stopped and saved")
     else:
-        if read_failure(cell) is None:
-            record_failure(cell, why or f"{explain_end(code, 'its process')}; see {cell.log_path}")
-        view.say(f"{cell.name}: failed after {seconds:.0f} s: {read_failure(cell)}")
+        if job.failure() is None:
+            job.record_failure(why or f"{explain_end(code, 'its process')}; see {job.log_path}")
+        view.say(f"{job.name}: failed after {seconds:.0f} s: {job.failure()}")
 
 
 def share_cores(cores: Sequence[int], num_jobs: int) -> list[list[int]]:
@@ -310,10 +269,3 @@ def available_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
-
-
-def _start(job: Job, cores: Sequence[int]) -> _Running:
-    log = job.cell.log_path
-    message = {**job.to_message(), "cores": list(cores), "log": str(log), "lock_seconds": 0.0}
-    process = start_process(message, log, {**os.environ, **one_thread_variables()})
-    return _Running(job.cell, process, time.monotonic())

@@ -11,14 +11,14 @@ from typing import Any, Literal, NamedTuple
 
 from vem.collect.benchmark import CLONED_TASKS, RANDOM_TASKS, write_cloned, write_random
 from vem.collect.recorder import Report
-from vem.comparison.grid import matching_evaluation
+from vem.comparison.job import matching_evaluation
 from vem.comparison.remote import is_address
 from vem.data.load import dataset_files, matches, search_directories
 from vem.data.mazes import write_maze
 from vem.errors import DataError, RunError, SettingsError, VemError
 from vem.evaluation.statistics import SIGNS, Mark, OverTasks, Spread, Table, mark_best, over_tasks
 from vem.tasks import TASKS, d4rl_file, find_task
-from vem.training.run import RunDirectory
+from vem.training.files import RunFiles
 
 # The data of the paper's table: which is on this machine, which can be made here, and where the rest comes from.
 
@@ -141,9 +141,9 @@ def _make(entry: PaperData, path: Path, report: Report, given: dict[str, Any]) -
 COLUMNS = ("vem", "bail", "bcq", "cql", "awr")
 """The methods in the paper's table."""
 METHODS = ("vem", "vem-paper", "bc", "awr", "bail", "bcq", "bcq-em", "cql", "iql", "td3bc")
-"""The cells that are run by default: ours, the paper's reading of VEM, and the baselines."""
+"""What is run by default: ours, the paper's reading of VEM, and the baselines."""
 MINUTES = 20.0
-"""Training time of a cell by default, in minutes of one core for all seeds together."""
+"""Training time of a run by default, in minutes of one core for all seeds together."""
 
 DIFFERENCE = """paper: D4RL's own files and simulator; BCQ, CQL and AWR as others published them.
 ours: the files found on this machine, in vem's environments on today's MuJoCo. The data differ, unless the files are
@@ -151,7 +151,7 @@ D4RL's own, and the simulator does: read the columns side by side, not as a repl
 
 
 class Measured(NamedTuple):
-    """The score of a cell, and what its training took."""
+    """The score of a run, and what its training took."""
 
     score: Spread
     seeds: Sequence[float]
@@ -232,7 +232,7 @@ class PaperComparison:
             return []
         asked = {one.minutes for one in cells}
         equal = f", {asked.pop():g} asked for" if len(asked) == 1 and None not in asked else ""
-        return [f"training took {min(taken):.1f} to {max(taken):.1f} core-minutes a cell, all seeds together{equal}"]
+        return [f"training took {min(taken):.1f} to {max(taken):.1f} core-minutes a run, all seeds together{equal}"]
 
     def __str__(self) -> str:
         """The tables as text."""
@@ -269,7 +269,7 @@ class PaperComparison:
 
 
 def read_paper_comparison(out: str | Path, data_dir: str | None = None) -> PaperComparison:
-    """The paper's table beside the cells below ``out`` that were evaluated with the task's own references."""
+    """The paper's table beside the runs below ``out`` that were evaluated with the task's own references."""
     ours: dict[str, dict[str, Measured]] = {}
     recipes = {}
     for task, files in _runs_below(Path(out)):
@@ -277,7 +277,7 @@ def read_paper_comparison(out: str | Path, data_dir: str | None = None) -> Paper
         references = evaluation.references if evaluation else None
         if evaluation and evaluation.score and references and references.source == TASKS[task].references:
             took = (files.config.steps, files.config.minutes, files.core_seconds)
-            ours.setdefault(task, {})[files.path.name] = Measured(evaluation.score, evaluation.seed_scores, *took)
+            ours.setdefault(task, {})[files.directory.name] = Measured(evaluation.score, evaluation.seed_scores, *took)
         if recipe := files.facts.info.metadata.get("recipe"):
             recipes[task] = str(recipe)
     return PaperComparison(paper_data(out, data_dir), ours, recipes)
@@ -295,10 +295,10 @@ def paper_sources(out: str | Path, data_dir: str | None = None) -> list[str]:
     return found
 
 
-def _runs_below(out: Path) -> Iterator[tuple[str, RunDirectory]]:
-    """The table's task and the run of each cell below ``out``; what is no run is left out."""
+def _runs_below(out: Path) -> Iterator[tuple[str, RunFiles]]:
+    """The table's task and the run of each method below ``out``; what is no run is left out."""
     for directory in sorted(out.glob("*/*/")):
-        task, files = find_task(directory.parent.name), RunDirectory(directory)
+        task, files = find_task(directory.parent.name), RunFiles(directory)
         try:
             if task is not None and task.name in PAPER_TASKS and files.config:
                 yield task.name, files

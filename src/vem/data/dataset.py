@@ -83,7 +83,7 @@ def info_from_json(stored: dict[str, Any]) -> DataInfo:
         if wrong := next((name for name in names if name in facts and not isinstance(facts[name], kinds)), None):
             raise ValueError(f"{wrong} is {str(facts[wrong])[:40]!r}")
     facts |= {name: tuple(map(float, facts[name])) for name in ("action_low", "action_high") if name in facts}
-    facts |= {"warnings": tuple(map(str, facts["warnings"]))} if "warnings" in facts else {}
+    facts |= {"warnings": tuple(facts["warnings"])} if "warnings" in facts else {}
     facts["action_columns"] = columns_from_json(facts.get("action_columns", ()))
     if facts.get("encoder") is not None:
         facts["encoder"] = Encoder.from_json(facts["encoder"])

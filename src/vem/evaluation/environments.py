@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import gymnasium
     from gymnasium.envs.registration import EnvSpec
 
-    from vem.training.run import RunDirectory
+    from vem.training.run import Run
 
 
-NAME_ONE = "say which task it is (--task NAME), or give vem evaluate an environment (--env ID)"
+NAME_ONE = "give vem evaluate an environment (--env ID), or say in training which task it is (--task NAME)"
 
 
 PACKAGES = ("gymnasium", "gymnasium_robotics", "vem")
@@ -40,7 +40,7 @@ class References(NamedTuple):
 class RunTarget:
     """What evaluating a run needs to know about it."""
 
-    files: RunDirectory
+    files: Run
     environment: Environment
     environment_name: str
     references: References | None
@@ -137,9 +137,9 @@ def find_target(directory: str | Path, environment: Environment | None = None) -
     Where the data name no environment, a given one is taken for theirs.
     """
     # Worker processes import this module and must not load JAX with the runs.
-    from vem.training.run import RunDirectory
+    from vem.training.run import Run
 
-    files = RunDirectory(directory)
+    files = Run(directory)
     config, data = files.config, files.facts.to_json()
     if callable(environment):
         found = environment, *environment_references(environment)

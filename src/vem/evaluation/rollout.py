@@ -45,11 +45,10 @@ def run_episode(
     *,
     is_stochastic: bool = False,
     keeps_path: bool = False,
-    leaves_trace: bool = False,
 ) -> dict[str, Any]:
     """Run one episode and return the fields of its EpisodeRecord; all randomness comes from ``seed``.
 
-    In mazes ``keeps_path`` keeps its x and y, and ``leaves_trace`` all its observations if the actor has a guide.
+    In mazes ``keeps_path`` keeps its x and y.
     """
     from vem.data.spaces import to_space
 
@@ -89,8 +88,6 @@ def run_episode(
         }
     if keeps_path and is_maze(env):
         facts["path"] = thinned_path(np.array(observations)[:, :2])
-    if leaves_trace and is_maze(env) and isinstance(actor, Policy) and actor.has_guide:
-        facts["observations"] = np.array(observations, np.float32)
     return facts
 
 

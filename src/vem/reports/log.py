@@ -10,7 +10,7 @@ import numpy as np
 
 from vem.data.actions import ActionColumn
 from vem.data.dataset import Dataset
-from vem.estimation.result import Value, read_estimate
+from vem.estimation.estimate import Value, read_estimate
 from vem.evaluation.differences import ColumnDifference, Differences, compare_with_log, observation_names
 from vem.policy import Policy
 from vem.policy.support import OUTSIDE, SupportModel, measure_support, split_rows
@@ -451,19 +451,16 @@ def warning_section(runs: list[RunRecord]) -> Section:
     """What was found when the runs' training ended, and what to do."""
     rows, unknown = [], []
     for run in runs:
-        found = run.files.warnings()
-        if found is None and run.policies:
+        checks = run.files.checks()
+        if checks is None and run.policies:
             unknown.append(run.label)
-        rows += [[run.label, warning.text, warning.advice] for warning in found or ()]
+        rows += [[run.label, check.text, check.advice] for check in checks or () if check.verdict != "passed"]
     if len(runs) == 1:
         rows = [row[1:] for row in rows]
     head = ["run", "what was found", "what to do"] if len(runs) > 1 else ["what was found", "what to do"]
     lead = ""
     if not rows and not unknown and any(run.policies for run in runs):
-        lead = (
-            "None: values had settled, enough rows carry the weights, rewards do not look like luck, and the policy's "
-            "actions stay near the data."
-        )
+        lead = "None was found: " + " ".join(check.text for run in runs for check in run.files.checks() or ())
     if unknown:
         lead = f"Not looked for in {', '.join(unknown)}: an earlier version trained it."
     return Section("warnings", "Warnings", [], lead=lead, tables=[PlainTable(head, rows)] if rows else [])

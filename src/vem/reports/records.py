@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,14 +12,14 @@ import numpy as np
 
 from vem.data.dataset import Dataset
 from vem.errors import RunError, VemError
-from vem.estimation.result import read_estimate
+from vem.estimation.estimate import read_estimate
 from vem.evaluation.environments import References
 from vem.evaluation.results import read_evaluation
 from vem.policy import Policy, load_policy
 from vem.tasks import Task, task_of
 from vem.training.records import DataFacts, EpisodeRecord, MetricLine
-from vem.training.request import Config, Trial, load_data
-from vem.training.run import RunDirectory
+from vem.training.request import Request, Trial
+from vem.training.run import Run
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ class Series:
 class RunRecord:
     """One run directory."""
 
-    files: RunDirectory
-    config: Config
+    files: Run
+    config: Request
     data: DataFacts
     metrics: list[MetricLine]
     episodes: list[EpisodeRecord]
@@ -96,13 +95,13 @@ class RunRecord:
     @property
     def directory(self) -> Path:
         """The run directory."""
-        return self.files.path
+        return self.files.directory
 
     @property
     def stored(self) -> dict[str, Any]:
         """All that config.json holds."""
         return {
-            "config": dataclasses.asdict(self.config),
+            "config": self.config.to_json(),
             "data": self.data.to_json(),
             "packages": self.files.packages,
         }
@@ -142,7 +141,7 @@ class RunRecord:
             self.notes.append("It was trained on arrays from Python, so figures that need the data are left out.")
             return None
         try:
-            dataset = load_data(self.config)
+            dataset = self.config.load()
         except VemError as error:
             self.notes.append(
                 f"The dataset cannot be read again ({str(error).rstrip('.')}), so figures that need it are left out; "
@@ -159,9 +158,9 @@ class RunRecord:
 
 def read_run(directory: str | Path) -> RunRecord:
     """The record of a run directory; RunError if it is not one."""
-    files = RunDirectory(directory)
+    files = Run(directory)
     config, data = files.config, files.facts
-    metrics, episodes = files.metrics(), files.episodes()
+    metrics, episodes = files.metric_lines(), files.episodes()
     notes = [lines.problem for lines in (metrics, episodes) if lines.problem is not None]
     own = [episode for episode in episodes.records if episode.environment is None]
     record = RunRecord(files, config, data, metrics.records, own, _references(files), {}, config.algorithm, notes)
@@ -206,17 +205,17 @@ def setting_symbol(name: str) -> str:
     return {"expectile": "τ", "effective_sample": "effective sample"}.get(name, name.replace("_", " "))
 
 
-def _damage_notes(files: RunDirectory) -> list[str]:
+def _damage_notes(files: Run) -> list[str]:
     """One sentence for each summary of the run that cannot be used."""
     readers = {
-        "evaluation.json": (read_evaluation, f"evaluate again with: vem evaluate {files.path}"),
-        "estimate.json": (read_estimate, f"estimate again with: vem estimate {files.path}"),
-        "warnings.json": (RunDirectory.warnings, "training writes it when it ends"),
+        "evaluation.json": (read_evaluation, f"evaluate again with: vem evaluate {files.directory}"),
+        "estimate.json": (read_estimate, f"estimate again with: vem estimate {files.directory}"),
+        "warnings.json": (Run.checks, "training writes it when it ends"),
     }
     return [
         f"{name} is damaged, or of another version of vem, and left out; {remedy}"
         for name, (read, remedy) in readers.items()
-        if (files.path / name).exists() and read(files) is None
+        if (files.directory / name).exists() and read(files) is None
     ]
 
 
@@ -250,7 +249,7 @@ def _state_notes(record: RunRecord) -> list[str]:
     return notes
 
 
-def _references(files: RunDirectory) -> References | None:
+def _references(files: Run) -> References | None:
     """Those that the newest evaluation used, else those of the benchmark task."""
     evaluation = read_evaluation(files)
     if evaluation is not None:
@@ -259,9 +258,9 @@ def _references(files: RunDirectory) -> References | None:
     return References(task.minimum, task.maximum, task.references) if task else None
 
 
-def config_rows(config: Config) -> dict[str, Any]:
+def config_rows(config: Request) -> dict[str, Any]:
     """Every setting of a run under one flat name, swept ones as lists."""
-    facts = dataclasses.asdict(config)
+    facts = config.to_json()
     settings = {**facts.pop("settings"), **facts.pop("sweep")}
     rules = facts.pop("rules")
     mapping = {f"mapping.{name}": value for name, value in rules.pop("mapping", {}).items()}

@@ -16,7 +16,7 @@ from vem.data.dataset import Dataset, sample_episodes
 from vem.errors import DataError, RunError, require
 from vem.evaluation.statistics import Estimate, OverTasks, estimate_text, over_tasks
 from vem.reports.log import data_section, estimate_section, log_sections, warning_section
-from vem.reports.mazes import draw_films, draw_landscapes, find_layout, has_guides, sort_rows
+from vem.reports.mazes import draw_landscapes, find_layout, has_guides, sort_rows
 from vem.reports.page import Group, Section, render_page
 from vem.reports.records import RunRecord, Series, common_labels, label_runs, read_run
 from vem.reports.scores import (
@@ -52,7 +52,6 @@ from vem.reports.style import (
 )
 from vem.reports.weights import draw_agreement, draw_weights, effective_share, measure, series_weights
 from vem.storage import write_file
-from vem.training.request import read_data
 
 if TYPE_CHECKING:
     from vem.training.run import Run
@@ -78,7 +77,7 @@ def read_held_out(source: Dataset | str | Path | None, runs: list[RunRecord]) ->
         else:
             key = repr((run.config.rules, run.config.data_dir))
             if key not in read:
-                read[key] = read_data(str(source), run.config.rules, run.config.data_dir)
+                read[key] = run.config.load(source)
             dataset = read[key]
         _check_fits(dataset, run)
         found[id(run)] = dataset
@@ -179,7 +178,7 @@ def build_group(
         ),
     ]
     show(f"{name}: value landscape")
-    sections += [_landscape_section(series, runs, datasets, prefix), _film_section(runs, datasets, prefix)]
+    sections += [_landscape_section(series, runs, datasets, prefix)]
     errors = draw_value_errors(series, styles, rows, prefix)
     errors += _present(draw_value_against_return(series, styles, prefix))
     sections.append(Section("values", "Value-estimation error", errors))
@@ -250,12 +249,6 @@ def _landscape_section(
         dataset = next(found for one in valued if (found := datasets[id(one.run)]) is not None)
         drawings = draw_landscapes(series, sort_rows(dataset, layout), dataset, prefix)
     return Section("landscape", "Value landscape", drawings, missing)
-
-
-def _film_section(runs: list[RunRecord], datasets: dict[int, Dataset | None], prefix: str) -> Section:
-    layout = find_layout(runs[0])
-    drawings, missing = ([], "") if layout is None else draw_films(runs, layout, datasets, prefix)
-    return Section("film", "An evaluated episode", drawings, missing)
 
 
 def _agreement_section(

@@ -18,7 +18,6 @@ from vem.reports.records import RunRecord, Series, setting_symbol
 from vem.reports.style import GRAY, Drawing, Look, include_zero, label_axes, legend_below, log_axis, new_figure, slug
 from vem.tasks import normalized_score
 from vem.training.records import EpisodeRecord
-from vem.training.request import load_data
 
 SCORE = "normalized score"
 ONE_STEP_LIMIT = 0.2
@@ -80,7 +79,7 @@ def trajectories_of(run: RunRecord, dataset: Dataset) -> Dataset:
     if one_step_share(dataset) <= ONE_STEP_LIMIT or dataset.info.rules.get("split") != "terminals":
         return dataset
     try:
-        return load_data(dataclasses.replace(run.config, rules={**run.config.rules, "split": "first-success"}))
+        return dataclasses.replace(run.config, rules={**run.config.rules, "split": "first-success"}).load()
     except VemError:
         return dataset
 

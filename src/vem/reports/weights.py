@@ -6,7 +6,6 @@ in for them here, which after training is a small difference.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,15 +14,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from vem.algorithms.base import Rows, build, find_method, put_rows, spec_of, sweepable
+from vem.algorithms.base import Rows, build, find_method, spec_of, sweepable
 from vem.algorithms.guided import shortest_move
 from vem.data.dataset import Dataset
-from vem.losses import WEIGHTS, typical_share
+from vem.losses import WEIGHTS
 from vem.policy import Policy
 from vem.reports.mazes import has_guides
 from vem.reports.records import RunRecord, Series
 from vem.reports.style import GRAY, Drawing, Look, label_axes, legend_below, log_axis, new_figure
 from vem.storage import unflatten
+from vem.training.rows import put_rows
 
 NUM_BINS = 60
 
@@ -38,14 +38,12 @@ def weight_function(run: RunRecord, dataset: Dataset) -> Callable[[Policy], np.n
     method = find_method(run.config.algorithm)
     # A joint schedule fits the same advantages, only more often.
     settings = build(method.config, {**run.config.settings, "schedule": "value-then-policy"})
-    whole = run.dataset or dataset
-    if settings.temperature is None and settings.effective_sample is None:
-        # The share of the rows that counts goes by the number of all rows, which may be more than are given here.
-        settings = dataclasses.replace(settings, effective_sample=typical_share(whole.num_transitions))
-    spec = spec_of(whole)._replace(num_rows=dataset.num_rows)
+    # The share of the rows that counts goes by the number of all rows, which may be more than are given here.
+    spec = spec_of(run.dataset or dataset)._replace(num_rows=dataset.num_rows)
+    settings, _ = settings.complete(spec)
     algorithm = method.make(settings, spec, run.config.steps)
     stage = next(stage for stage in algorithm.stages if hasattr(jax.eval_shape(stage.empty), "advantages"))
-    raw = put_rows(dataset, reward_scale=settings.reward_scale, reward_shift=settings.reward_shift)
+    raw = put_rows(dataset)
     weigh = WEIGHTS[settings.weight]
 
     @jax.jit

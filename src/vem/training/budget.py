@@ -6,6 +6,7 @@ time is that of the processor, which other work on the machine changes less than
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from statistics import median
@@ -16,6 +17,7 @@ import jax
 from vem.errors import SettingsError
 from vem.training.loop import LONGEST_CHUNK, compile_chunk, empty_memory, stage_keys_of, trial_keys
 from vem.training.machine import Layout, core_clock, lay_out, refusing_to_run_out
+from vem.training.stages import make_plan
 
 if TYPE_CHECKING:
     from vem.algorithms.base import Algorithm
@@ -54,11 +56,12 @@ def steps_within(run: Run, minutes: float) -> tuple[int, str]:
         run.check_memory()
         costs = measure_costs(run)
     algorithm = run.config.algorithm
+    make = lambda steps: make_plan(dataclasses.replace(run.config, steps=steps), run.training_data).algorithm
     try:
-        steps = fit_steps(lambda steps: run.plan(steps)[0], costs, 60 * minutes)
+        steps = fit_steps(make, costs, 60 * minutes)
     except SettingsError as error:
         raise SettingsError(f"--minutes {minutes:g} is too short for {algorithm}: {error}") from None
-    each = 1000 * training_seconds(run.plan(steps)[0], costs) / steps
+    each = 1000 * training_seconds(make(steps), costs) / steps
     plural = "" if minutes == 1 else "s"
     return steps, f"{algorithm}: {steps:,} steps fit into {minutes:g} core-minute{plural} ({each:.3g} ms a step)"
 

@@ -9,9 +9,6 @@ bit, so the steps that were logged before a crash are not logged again.
 
 from __future__ import annotations
 
-import dataclasses
-import os
-import struct
 import time
 import uuid
 from pathlib import Path
@@ -52,13 +49,13 @@ class _Log:
     def _evaluation(self, run: Run, steps: int) -> dict[str, Scalars]:
         """The means of each trial's evaluation after ``steps``, if there is one."""
         try:
-            changed = run.files.summary_path().stat().st_mtime_ns
+            changed = run.summary_path().stat().st_mtime_ns
         except OSError:
             return {}
         if changed == self._seen:
             return {}
         self._seen = changed
-        summary = run.files.summary()
+        summary = run.summary()
         if summary is None or summary["steps"] != steps:
             return {}
         return {
@@ -71,7 +68,7 @@ class _Log:
         }
 
     def _begin(self, run: Run, trial: str) -> int:
-        """Open the log of a trial and return the newest step in it, −1 if there is none."""
+        """Open the log of a trial and return the newest step in it that counts, 0 if there is none."""
         raise NotImplementedError
 
     def _write(self, run: Run, trial: str, steps: int, scalars: Scalars) -> None:
@@ -83,63 +80,47 @@ class _Log:
 
 
 class TensorBoard(_Log):
-    """Writes RUN/tensorboard/TRIAL: see all runs with ``tensorboard --logdir runs``. Needs ``vem[tensorboard]``."""
+    """Writes RUN/tensorboard/TRIAL: see all runs with ``tensorboard --logdir runs``. Needs ``vem[tensorboard]``.
+
+    A resumed run adds a file that tells TensorBoard to forget what an earlier one holds of later steps.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         require("tensorboard")
-
-    def _path(self, run: Run, trial: str) -> Path:
-        return run.directory / "tensorboard" / trial / "events.out.tfevents.vem"
+        self._files: dict[str, Any] = {}
 
     def _begin(self, run: Run, trial: str) -> int:
-        path = self._path(run, trial)
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        folder = run.directory / "tensorboard" / trial
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            newest, length = _newest_event(path)
-            if path.exists() and length < path.stat().st_size:
-                os.truncate(path, length)  # a record that a crash cut short
+            self._files[trial] = EventFileWriter(str(folder))
         except OSError as error:
-            raise RunError(f"cannot write {path}: {error.strerror or error}") from None
-        if length == 0:
-            self._append(path, file_version="brain.Event:2")
-        return newest
+            raise RunError(f"cannot write {folder}: {error.strerror or error}") from None
+        if run.steps_done:
+            start = SessionLog(status=SessionLog.START)
+            self._add(trial, Event(wall_time=time.time(), step=run.steps_done + 1, session_log=start))
+        return run.steps_done
 
     def _write(self, run: Run, trial: str, steps: int, scalars: Scalars) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
-        self._append(self._path(run, trial), step=steps, summary=Summary(value=values))
+        self._add(trial, Event(wall_time=time.time(), step=steps, summary=Summary(value=values)))
 
-    def _append(self, path: Path, **content: Any) -> None:
-        """Add one event, complete when this returns."""
-        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
-        from tensorboard.summary.writer.record_writer import RecordWriter
+    def _add(self, trial: str, event: Any) -> None:
+        self._files[trial].add_event(event)
+        self._files[trial].flush()
 
-        try:
-            with path.open("ab") as file:
-                RecordWriter(file).write(Event(wall_time=time.time(), **content).SerializeToString())
-        except OSError as error:
-            raise RunError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def _newest_event(path: Path) -> tuple[int, int]:
-    """The newest step in an event file, −1 if there is none, and the length of its complete records."""
-    from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
-
-    if not path.exists():
-        return -1, 0
-    content, newest, end = path.read_bytes(), -1, 0
-    while end + 12 <= len(content):
-        (size,) = struct.unpack_from("<Q", content, end)
-        start = end + 12  # the length and its checksum
-        if start + size + 4 > len(content):
-            break
-        event = Event.FromString(content[start : start + size])
-        if event.HasField("summary"):
-            newest = max(newest, event.step)
-        end = start + size + 4
-    return newest, end
+    def close(self) -> None:
+        """Close the files."""
+        super().close()
+        for file in self._files.values():
+            file.close()
+        self._files = {}
 
 
 class WandB(_Log):
@@ -166,7 +147,7 @@ class WandB(_Log):
             "resume": "allow",
             "name": f"{run.directory.name}/{trial}",
             "group": run.directory.name,
-            "config": {**dataclasses.asdict(run.config), "trial": trial},
+            "config": {**run.config.to_json(), "trial": trial},
             "dir": str(run.directory),
             "reinit": "create_new",
         }

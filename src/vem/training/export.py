@@ -13,7 +13,7 @@ from vem.policy import Policy, load_policy
 from vem.policy.onnx import Exported, check_format, export_policy
 
 if TYPE_CHECKING:
-    from vem.training.run import Run, RunDirectory
+    from vem.training.run import Run
 
 
 def export(
@@ -45,14 +45,16 @@ def export(
 
 
 def _export_run(source: Any, path: str | Path | None, seed: int | None, trial: str | None) -> Exported:
-    from vem.training.run import RunDirectory
+    from vem.training.run import Run
 
-    files = RunDirectory(source)
+    files = Run(source)
     if path is None:
         files.check_links()
     name, found = _choose(files, seed, trial)
     if not found.exists():
-        raise RunError(f"{files.path} has no policy of {name} yet; finish it with vem train --resume {files.path}")
+        raise RunError(
+            f"{files.directory} has no policy of {name} yet; finish it with vem train --resume {files.directory}"
+        )
     policy = load_policy(found)
     facts: dict[str, Any] = {"data_sha256": files.facts.sha256}
     if (estimate := files.estimate()) is not None:
@@ -60,7 +62,7 @@ def _export_run(source: Any, path: str | Path | None, seed: int | None, trial: s
     return export_policy(policy, found.with_suffix(".onnx") if path is None else path, _observations(source), facts)
 
 
-def _choose(files: RunDirectory, seed: int | None, trial: str | None) -> tuple[str, Path]:
+def _choose(files: Run, seed: int | None, trial: str | None) -> tuple[str, Path]:
     """Name and file of the policy that is meant."""
     trials = zip(files.config.trials, files.policy_paths, strict=True)
     fitting = [
@@ -70,18 +72,18 @@ def _choose(files: RunDirectory, seed: int | None, trial: str | None) -> tuple[s
         return fitting[0]
     names = ", ".join(name for name, _ in fitting or [(each.name, None) for each in files.config.trials])
     if not fitting:
-        raise RunError(f"{files.path} has no such policy; it has {names}")
-    raise RunError(f"{files.path} has {len(fitting)} policies: {names}; choose one with --seed or --trial")
+        raise RunError(f"{files.directory} has no such policy; it has {names}")
+    raise RunError(f"{files.directory} has {len(fitting)} policies: {names}; choose one with --seed or --trial")
 
 
 def _observations(source: Any) -> np.ndarray | None:
     """The observations of the run's data, or None where they cannot be read any more."""
-    from vem.training.run import Run, open_run
+    from vem.training.run import Run
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # training has shown them
-            run = source if isinstance(source, Run) else open_run(source)
+            run = source if isinstance(source, Run) else Run.open(source)
             return run.dataset.observations
     except (VemError, OSError):
         return None

@@ -1,8 +1,8 @@
 """The only training loop: a generator over compiled chunks of steps.
 
-Several trials (seeds, and values of swept settings) train in one program, laid over the devices (``runs.devices``).
-The keys of an update depend on the seed, the stage and the update's number alone, so the result does not depend on
-where the loop was cut into chunks, stopped or resumed.
+Several trials (seeds, and values of swept settings) train in one program, laid over the devices
+(``vem.training.machine``). The keys of an update depend on the seed, the stage and the update's number alone, so the
+result does not depend on where the loop was cut into chunks, stopped or resumed.
 """
 
 from __future__ import annotations
@@ -18,20 +18,11 @@ from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Split
 
-from vem.algorithms.base import Algorithm, Memory, Metrics, Rows, Stage, State, draw_batch
+from vem.algorithms.base import Algorithm, Memory, Metrics, Rows, Stage, State
 from vem.errors import DivergenceError
-from vem.training.machine import (
-    AXIS,
-    BATCH,
-    Layout,
-    core_clock,
-    lay_out,
-    once_options,
-    over_trials,
-    spread_batch,
-    update_options,
-)
+from vem.training.machine import AXIS, Layout, core_clock, lay_out, once_options, over_trials, update_options
 from vem.training.request import Trial
+from vem.training.rows import draw_batch
 
 LONGEST_CHUNK = 200
 """Updates between two reports at most."""
@@ -157,7 +148,7 @@ def compile_chunk(stage: Stage, mesh: Mesh | None = None) -> Any:
             def step(index: jax.Array, carry: tuple[State, Metrics]) -> tuple[State, Metrics]:
                 state, sums = carry
                 draw_key, key = jax.random.split(jax.random.fold_in(update_key, done + index))
-                batch = spread_batch(draw_batch(stage, memory, rows, draw_key), mesh)
+                batch = draw_batch(stage, memory, rows, draw_key)
                 state, metrics = stage.update(state, memory, batch, key)
                 return state, jax.tree.map(jnp.add, sums, metrics)
 
@@ -169,9 +160,6 @@ def compile_chunk(stage: Stage, mesh: Mesh | None = None) -> Any:
         return over_trials(trial_chunk, state, memory, keys, counts)
 
     options = update_options()
-    if mesh is not None and mesh.axis_names == (BATCH,):
-        whole = NamedSharding(mesh, Split())
-        return jax.jit(chunk, donate_argnums=(0, 1), out_shardings=whole, compiler_options=options)
     if mesh is not None:
         own, shared = Split(AXIS), Split()
         specs = (own, own, shared, own, own, shared, shared)

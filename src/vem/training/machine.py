@@ -2,8 +2,7 @@
 
 On a CPU each core is a device of its own and trains its trials one after another, each alone: one thread a trial
 wastes less than several threads on one small matrix product, and a trial's numbers do not depend on the others or on
-the number of cores. On accelerators the trials of a device are one vectorized program, and a single trial has its
-batch spread over all of them; on a CPU that gained nothing.
+the number of cores. On accelerators the trials of a device are one vectorized program.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from vem.errors import SettingsError
 from vem.storage import cache_directory
 
 AXIS = "trials"
-BATCH = "batch"
 
 
 def prepare_devices() -> None:
@@ -73,10 +71,7 @@ def update_options() -> dict[str, bool | int | float | str] | None:
 
 
 class Layout(NamedTuple):
-    """Trials over devices: as many of them on each, and slots without a trial where that does not come out even.
-
-    Or one trial on all devices, each with its part of every batch.
-    """
+    """Trials over devices: as many of them on each, and slots without a trial where that does not come out even."""
 
     num_trials: int
     num_slots: int
@@ -92,8 +87,7 @@ class Layout(NamedTuple):
                 leaf = jnp.concatenate([leaf, jnp.repeat(leaf[-1:], missing, axis=0)])
             if self.mesh is None:
                 return leaf
-            split = Split(AXIS) if self.mesh.axis_names == (AXIS,) else Split()
-            return jax.device_put(leaf, NamedSharding(self.mesh, split))
+            return jax.device_put(leaf, NamedSharding(self.mesh, Split(AXIS)))
 
         return jax.tree.map(place, tree)
 
@@ -121,7 +115,7 @@ class Layout(NamedTuple):
             size = (self.num_slots, *leaf.shape[1:]) if is_own else leaf.shape
             if self.mesh is None:
                 return jax.ShapeDtypeStruct(size, leaf.dtype)
-            split = Split(AXIS) if is_own and self.mesh.axis_names == (AXIS,) else Split()
+            split = Split(AXIS) if is_own else Split()
             return jax.ShapeDtypeStruct(size, leaf.dtype, sharding=NamedSharding(self.mesh, split))
 
         return jax.tree.map(shape, tree)
@@ -131,30 +125,14 @@ class Layout(NamedTuple):
         return self.spread(jnp.asarray([count] * self.num_trials + [0] * (self.num_slots - self.num_trials), jnp.int32))
 
 
-def lay_out(num_trials: int, num_devices: int | None = None, split_batch: bool | None = None) -> Layout:
-    """The layout of so many trials over ``jax.devices()``, or the first ``num_devices`` of them.
-
-    ``split_batch`` says whether a single trial's batches are spread over them; by default not on a CPU.
-    """
+def lay_out(num_trials: int, num_devices: int | None = None) -> Layout:
+    """The layout of so many trials over ``jax.devices()``, or the first ``num_devices`` of them."""
     devices = jax.devices()[:num_devices]
-    if split_batch is None:
-        split_batch = jax.default_backend() != "cpu"
-    if num_trials == 1 and len(devices) > 1 and split_batch:
-        return Layout(1, 1, Mesh(np.asarray(devices), (BATCH,)))
     rounds = -(-num_trials // len(devices))
     num_used = -(-num_trials // rounds)
     if num_used == 1:
         return Layout(num_trials, num_trials, None)
     return Layout(num_trials, rounds * num_used, Mesh(np.asarray(devices[:num_used]), (AXIS,)))
-
-
-def spread_batch(batch: Any, mesh: Mesh | None) -> Any:
-    """A batch with its rows spread over the devices, where the mesh is one of batches and the rows come out even."""
-    if mesh is None or mesh.axis_names != (BATCH,):
-        return batch
-    sharding = NamedSharding(mesh, Split(BATCH))
-    is_even = lambda leaf: leaf.shape[0] % mesh.size == 0
-    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, sharding) if is_even(leaf) else leaf, batch)
 
 
 def over_trials(one: Callable[..., Any], *own: Any) -> Any:

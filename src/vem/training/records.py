@@ -5,19 +5,15 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
+from vem import __version__
 from vem.data.dataset import DataInfo, Dataset, info_from_json
-from vem.errors import DataError, RunError
-from vem.storage import misfit, read_tensors, write_tensors
-from vem.tasks import task_of
-
-OLD_RECORD_NAMES = {"updates": "steps"}
-"""Names in lines and summaries of earlier versions → names now."""
+from vem.errors import DataError
+from vem.storage import misfit
 
 
 @dataclass(frozen=True)
@@ -37,9 +33,6 @@ class DataFacts:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> DataFacts:
         """The facts as config.json holds them; names that this version does not know are left out."""
-        if "task" not in stored:  # written before data knew their task
-            task = task_of(stored)
-            stored = {**stored, "task": task.name if task else None}
         facts = cls(info_from_json(stored), str(stored["sha256"]), int(stored["num_rows"]))
         if (part := misfit(facts, cls)) is not None:
             raise DataError(f"{part} in data is of another kind than it must be")
@@ -66,7 +59,6 @@ class MetricLine:
     @classmethod
     def from_json(cls, record: Any) -> MetricLine | None:
         """The line, or None if it is damaged."""
-        record = _renamed(record)
         if not isinstance(record, dict) or misfit(record.get("steps"), int) is not None:
             return None
         trials: Any = record.get("trials")
@@ -130,49 +122,84 @@ class EpisodeRecord:
     error: str | None = None
     environment: str | None = None
     """Where, if not in the environment of the run's data."""
-    observations: np.ndarray | None = field(default=None, compare=False, repr=False)
-    """Those of the whole episode, where it leaves a trace (``vem.training.records``); no part of its line."""
 
     @classmethod
     def from_json(cls, record: Any) -> EpisodeRecord | None:
         """The record, or None if it is damaged."""
-        record = _renamed(record)
         try:
             episode = cls(**record)
         except TypeError:
-            return None
-        if episode.observations is not None:
             return None
         return episode if misfit(episode, cls) is None else None
 
     def to_json(self) -> dict[str, Any]:
         """The record as its line holds it."""
-        facts = dataclasses.asdict(dataclasses.replace(self, observations=None))
-        del facts["observations"]
-        return facts
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class PointEstimate:
+    """The held-out estimates of a run's policies after some steps."""
+
+    steps: int
+    trials: dict[str, float]
+    """Name of each trial → its estimated return."""
+
+    @property
+    def mean(self) -> float:
+        """The mean over the trials."""
+        return sum(self.trials.values()) / len(self.trials)
+
+    @classmethod
+    def from_json(cls, record: Any) -> PointEstimate | None:
+        """The estimates, or None if the line is damaged."""
+        try:
+            line = cls(**record)
+        except TypeError:
+            return None
+        return line if misfit(line, cls) is None and line.trials else None
 
 
 @dataclass(frozen=True)
 class RunWarning:
-    """A reason not to trust a run's policies, found when training ended."""
+    """A reason not to trust a run's policies, looked for when training ended."""
 
     kind: str
-    """``unsettled``, ``effective-sample``, ``luck``, ``outside`` or ``few-rows``."""
+    """``unsettled``, ``effective-sample``, ``outside`` or ``few-rows``."""
     text: str
     """What was found."""
-    advice: str
+    advice: str = ""
     """What to do about it."""
+    verdict: Literal["found", "passed", "untold"] = "found"
+    """Whether it was found, was looked for in vain, or could not be told."""
 
     @classmethod
     def from_json(cls, record: Any) -> RunWarning | None:
         """The warning, or None if it is damaged."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        is_good = isinstance(record, dict) and all(isinstance(record.get(name), str) for name in names)
-        return cls(**{name: record[name] for name in names}) if is_good else None
+        try:
+            warning = cls(**record)
+        except TypeError:
+            return None
+        return warning if misfit(warning, cls) is None else None
 
     def __str__(self) -> str:
         """What was found and what to do, in one line."""
-        return f"{self.text} {self.advice}"
+        return f"{self.text} {self.advice}".rstrip()
+
+
+class RowWeights(TypedDict):
+    """How much the rows counted for one trial's policy, as weights.json holds it."""
+
+    num_rows: int
+    effective_share: float
+    """(Σw)² / (n·Σw²): how many equally weighted rows these are worth, as a share of all."""
+    zero_share: float
+    edges: list[float]
+    """Of the histogram; the mean weight is 1."""
+    shares: list[float]
+    """Share of the rows in each bin."""
+    concentration: list[float]
+    """Share of the total weight that the heaviest 0 %, 1 % … 100 % of the rows carry."""
 
 
 Actions = Literal["mean", "sampled", "both"]
@@ -198,7 +225,7 @@ class EvaluationSummary(TypedDict):
 
 
 class EstimateSummary(TypedDict):
-    """The newest estimate of a run's policies, as estimate.json holds it (``vem.estimation.result``)."""
+    """The newest estimate of a run's policies, as estimate.json holds it (``vem.estimation.estimate``)."""
 
     version: int
     data: str
@@ -227,18 +254,11 @@ def read_estimate(record: Any) -> EstimateSummary | None:
 
 
 def read_summary(record: Any) -> EvaluationSummary | None:
-    """The summary with the names of this version, or None if it is none."""
-    record = _renamed(record)
+    """The summary, or None if it is none."""
     if not isinstance(record, dict) or not EvaluationSummary.__required_keys__ <= record.keys():
         return None
     is_good = isinstance(record["trials"], dict) and isinstance(record["groups"], list) and record["groups"]
     return EvaluationSummary(**record) if is_good else None
-
-
-def _renamed(record: Any) -> Any:
-    if not isinstance(record, dict):
-        return record
-    return {OLD_RECORD_NAMES.get(name, name): value for name, value in record.items()}
 
 
 def _is_float(value: Any) -> bool:
@@ -248,50 +268,5 @@ def _is_float(value: Any) -> bool:
 
 def package_versions() -> dict[str, str]:
     """The versions that a run's numbers depend on."""
-    return {name: importlib.metadata.version(name) for name in ("vem", "jax", "jaxlib", "numpy", "optax")}
-
-
-# The trace of an evaluated episode: all of its observations, in a small file of their own.
-
-
-FORMAT = "vem-trace"
-VERSION = 1
-FACTS = ("trial", "episode", "seed", "steps")
-"""What says whose episode it is, and which."""
-
-
-class Trace(NamedTuple):
-    """The observations of one evaluated episode, first and final one among them."""
-
-    trial: str
-    episode: int | None
-    seed: int | None
-    steps: int | None
-    """Training steps behind the policy."""
-    observations: np.ndarray
-    """float32, (length + 1, observation size)."""
-
-    def is_of(self, record: EpisodeRecord) -> bool:
-        """Whether this is what the recorded episode observed."""
-        is_same = all(getattr(self, name) == getattr(record, name) for name in FACTS)
-        return is_same and record.length == len(self.observations) - 1
-
-
-def write_trace(path: Path, record: EpisodeRecord) -> None:
-    """Write the observations that a record of this process still holds."""
-    facts = {name: getattr(record, name) for name in FACTS}
-    observations = np.asarray(record.observations, np.float32)
-    write_tensors(path, {"observations": observations}, {"format": FORMAT, "version": VERSION, **facts})
-
-
-def read_trace(path: Path) -> Trace:
-    """The trace in a file; RunError if it is damaged."""
-    tensors, header = read_tensors(path)
-    if header.get("format") != FORMAT or header.get("version") != VERSION:
-        raise RunError(f"{path} has format {header.get('format')} {header.get('version')}, which this vem cannot read")
-    observations = tensors.get("observations")
-    is_good = observations is not None and observations.ndim == 2 and len(observations) > 1
-    if observations is None or not is_good or not np.isfinite(observations).all():
-        raise RunError(f"{path} is damaged (it holds no finite observations)")
-    trial, episode, seed, steps = (header.get(name) for name in FACTS)
-    return Trace(str(trial), episode, seed, steps, observations)
+    others = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy", "optax")}
+    return {"vem": __version__, **others}
