@@ -167,8 +167,8 @@ def test_acting_is_executing_what_the_guide_says(tmp_path):
     policy = Run.create(tmp_path / "run", config, tiny_dataset()).train().policy
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     moves = policy.guide(observations)
-    assert policy.execute(observations, moves) == pytest.approx(policy.act(observations), abs=1e-5)
-    assert policy.execute(observations[0], moves[0]) == pytest.approx(policy.act(observations[0]), abs=1e-5)
-    assert not np.allclose(policy.execute(observations, -moves), policy.act(observations), atol=1e-4)
+    assert policy.guide.execute(observations, moves) == pytest.approx(policy.act(observations), abs=1e-5)
+    assert policy.guide.execute(observations[0], moves[0]) == pytest.approx(policy.act(observations[0]), abs=1e-5)
+    assert not np.allclose(policy.guide.execute(observations, -moves), policy.act(observations), atol=1e-4)
     with pytest.raises(RunError, match="give one each"):
-        policy.execute(observations, moves[0])
+        policy.guide.execute(observations, moves[0])

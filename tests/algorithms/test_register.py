@@ -21,7 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"
 @pytest.fixture(autouse=True)
 def tables():
     """What a test registers is gone after it."""
-    before = [(table, dict(table)) for table in (METHODS, kinds.ACTORS, kinds.KIND_VALUES)]
+    before = [(table, dict(table)) for table in (METHODS, kinds.KINDS)]
     yield
     for table, content in before:
         table.clear()
@@ -74,7 +74,7 @@ def test_a_new_kind_of_policy_acts_and_values(tmp_path):
     loaded = load_policy(tmp_path / "run")
     np.testing.assert_array_equal(loaded.act(np.zeros((3, 3), np.float32)), np.ones((3, 2)))
     np.testing.assert_array_equal(run.policy.value(np.ones((2, 3), np.float32)), [3.0, 3.0])
-    del kinds.ACTORS["own"]
+    del kinds.KINDS["own"]
     with pytest.raises(RunError, match="import the module that registers it"):
         load_policy(tmp_path / "run")
     with pytest.raises(RunError, match="'own'"):

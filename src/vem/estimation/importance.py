@@ -22,9 +22,9 @@ from vem.algorithms.bc import BC, make
 from vem.data.dataset import Dataset
 from vem.estimation.log import scale_actions
 from vem.evaluation.statistics import CONFIDENCE
-from vem.networks import Network, apply_network, make_head
+from vem.networks import Network, apply_network
 from vem.policy import Policy
-from vem.policy.kinds import Tensors, choices_in, find_actor, network
+from vem.policy.kinds import find_density, normalized
 from vem.training.loop import start, train
 from vem.training.request import Trial
 from vem.training.rows import put_rows
@@ -122,30 +122,16 @@ def _prepared(decisions: Decisions, counts: np.ndarray | None) -> tuple[np.ndarr
 
 
 BEHAVIOR_STEPS = 2000
-EDGE = 1 - 1e-4
-"""Actions of a squashed Normal are taken to be within ± this: its density has no bound at ±1."""
-
 Density = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(observations as recorded, actions in the networks' units) → log-density of each."""
 
 
 def policy_density(policy: Policy) -> Density | None:
     """The log-density of the policy's sampled actions; None where it has none: a fixed choice among numbers."""
-    of = {"gaussian": _gaussian, "guided": _guided, "tanh-gaussian": _tanh_gaussian}.get(policy.kind)
-    if of is None and not (policy.action_choices and all(policy.action_choices)):
+    density, tensors = find_density(policy.kind, policy.tensors), policy.tensors
+    if density is None:
         return None
-    tensors = policy.tensors
-    mean, deviation = tensors["observation_mean"], tensors["observation_deviation"]
-
-    def density(observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        inputs = (observations - mean) / deviation
-        if of is not None:
-            return of(tensors, inputs, actions)
-        # Discrete actions that are always the same in a state.
-        is_chosen = np.all(find_actor(policy.kind)(tensors, inputs, None) == actions, axis=-1)
-        return np.where(is_chosen, 0.0, -np.inf)
-
-    return density
+    return lambda observations, actions: density(tensors, normalized(tensors, observations), actions)
 
 
 def fit_behavior(dataset: Dataset, num_steps: int | None = None) -> Density:
@@ -167,26 +153,6 @@ def fit_behavior(dataset: Dataset, num_steps: int | None = None) -> Density:
     return lambda observations, actions: np.asarray(
         likelihood(actor, jnp.asarray((observations - mean) / deviation), jnp.asarray(actions)), np.float64
     )
-
-
-def _gaussian(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    head = make_head(actions.shape[1], choices_in(tensors))
-    outputs = jnp.asarray(network(tensors, "actor", inputs))
-    return np.asarray(head.log_likelihood(outputs, jnp.asarray(tensors["log_std"]), jnp.asarray(actions)), np.float64)
-
-
-def _guided(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    moves = network(tensors, "guide", inputs) * (tensors["move_scale"] > 0)
-    return _gaussian(tensors, np.concatenate([inputs, moves], axis=-1), actions)
-
-
-def _tanh_gaussian(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """The density of a squashed Normal, log N(artanh a; mean, σ²) − Σ log(1 − a²)."""
-    mean, log_std = np.split(network(tensors, "actor", inputs).astype(np.float64), 2, axis=-1)
-    log_std = np.clip(log_std, *tensors["log_std_bounds"])
-    inside = np.clip(actions, -EDGE, EDGE).astype(np.float64)
-    standardized = (np.arctanh(inside) - mean) / np.exp(log_std)
-    return np.sum(-0.5 * standardized**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log1p(-(inside**2)), axis=-1)
 
 
 # How far the log shows what a policy's actions lead to: w(s) = min(1, β(π(s)|s)/b).

@@ -15,8 +15,7 @@ from vem.data.dataset import Dataset, sample_episodes
 from vem.errors import DataError, RunError
 from vem.evaluation.rollout import SpaceSizes
 from vem.policy import Policy
-from vem.policy.support import SupportModel
-from vem.training.diagnostics import measure_support
+from vem.policy.support import SupportModel, measure_support
 from vem.training.run import Run, open_run
 
 NUM_ROWS = 5000

@@ -14,7 +14,7 @@ from vem.evaluation.differences import ColumnDifference, Differences, compare_wi
 from vem.evaluation.rollout import discounted_returns
 from vem.evaluation.statistics import Table
 from vem.policy import Policy
-from vem.policy.support import OUTSIDE, SupportModel
+from vem.policy.support import OUTSIDE, SupportModel, split_rows
 from vem.reports.records import Series
 from vem.reports.style import (
     GRAY,
@@ -31,7 +31,6 @@ from vem.reports.style import (
     new_figure,
     slug,
 )
-from vem.training.diagnostics import split_rows
 
 MOST_COLUMNS = 60
 MOST_LABELS = 6

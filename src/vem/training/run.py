@@ -29,8 +29,9 @@ from vem.data.shards import resident
 from vem.errors import DataError, RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
 from vem.policy.kinds import find_problem
+from vem.policy.support import measure_support
 from vem.storage import flatten, read_tensors, unflatten, write_tensors
-from vem.training.diagnostics import find_warnings, measure_support, row_weights
+from vem.training.diagnostics import find_warnings, row_weights
 from vem.training.files import RunFiles
 from vem.training.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, start, train
 from vem.training.machine import check_memory, lay_out, prepare_devices, refusing_to_run_out
