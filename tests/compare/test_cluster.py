@@ -3,7 +3,6 @@
 import _thread
 import dataclasses
 import json
-import os
 import signal
 import socket
 import subprocess

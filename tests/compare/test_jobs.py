@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from comparison_cases import SETTINGS, jobs_of, write_data
+from comparison_cases import jobs_of, write_data
 from evaluation_cases import guided_policy
 from small_runs import quick_compilation
 from vem.comparison import job as module

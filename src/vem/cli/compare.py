@@ -330,7 +330,7 @@ def parse_settings(texts: Sequence[str], labels: Sequence[str]) -> dict[str, dic
 MAZE = "pointmaze-medium"
 EXAMPLE = "runs/first"
 EXAMPLE_EPISODES = 100
-EXAMPLE_STEPS = {"vem": 32_000, "bc": 6_000}
+EXAMPLE_STEPS = {"vem": 24_000, "bc": 6_000}
 """Until values have settled; behavior cloning has one network of VEM's three."""
 
 
