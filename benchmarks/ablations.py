@@ -87,7 +87,7 @@ def collect(folder: Path, out: Path = RECORDS) -> list[Path]:
 
 def final_values(run: Run) -> dict[str, float]:
     """Mean of V over the last tenth of the value stage, for each trial, in the unit that VEM learns in."""
-    lines = [line for line in run.metrics().records if line.stage in ("value", "joint")]
+    lines = [line for line in run.metric_lines().records if line.stage in ("value", "joint")]
     last = lines[-max(1, len(lines) // 10) :]
     names = last[-1].trials
     return {name: float(f"{np.mean([line.trials[name]['value_mean'] for line in last]):.5g}") for name in names}

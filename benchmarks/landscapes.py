@@ -37,7 +37,7 @@ def record_landscape(run: Run, out: Path = RECORDS) -> Path:
     config, dataset = run.config, run.config.load()
     task = task_of(dataset.info)
     if task is None:
-        raise SystemExit(f"{run.path}: its data belong to no maze that is known")
+        raise SystemExit(f"{run.directory}: its data belong to no maze that is known")
     policies = [load_policy(path) for path in run.policy_paths]
     floor = sort_rows(dataset, maze_layout(task.environment))
     values = tile_values(floor, dataset, policies)

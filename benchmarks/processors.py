@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from statistics import median
 
 import command

@@ -34,7 +34,7 @@ def collect(directories: Iterable[Path], out: Path = RECORDS) -> list[Path]:
         for run in runs_below(directory):
             record = make_record(run)
             if record is None:
-                print(f"{run.path}: left out; it is not evaluated at its end in its own environment, or is a sweep")
+                print(f"{run.directory}: left out; it is not evaluated at its end in its own environment, or is a sweep")
                 continue
             path = out / f"{record['dataset']}-{column_of(record)}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def processor(facts: Path = Path("/proc/cpuinfo")) -> str:
 
 def training_seconds(run: Run) -> float | None:
     """Wall-clock seconds of all stretches of training, evaluation on the way included."""
-    lines = run.metrics().records
+    lines = run.metric_lines().records
     total = last = 0.0
     for line in lines:
         if line.seconds < last:  # resumed: the clock began anew
@@ -119,7 +119,7 @@ def training_seconds(run: Run) -> float | None:
 
 def core_seconds(run: Run, steps: int | None = None) -> float | None:
     """Processor seconds of training after so many steps (None: all); None where they are not recorded."""
-    lines = [line for line in run.metrics().records if steps is None or line.steps <= steps]
+    lines = [line for line in run.metric_lines().records if steps is None or line.steps <= steps]
     return getattr(lines[-1], "core_seconds", None) if lines else None
 
 

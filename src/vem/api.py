@@ -120,7 +120,7 @@ def resume(
     Data that was moved is named by ``dataset`` or found in ``data_dir``; its rows must be the same to the bit. The run
     is evaluated on the way as it was started, unless ``evaluate_every`` says how. With ``steps``, every stage is
     trained again, with the networks as they are, and shares the added steps as in a run of so many; schedules of
-    learning rates that have ended begin anew only with ``restart_schedule``. ``imports`` name what registers the method.
+    learning rates that have ended begin anew only with ``restart_schedule``. ``imports`` register its method.
     """
     _check_watching(callbacks, checkpoint_seconds)
     check_period(evaluate_every)
@@ -131,10 +131,7 @@ def resume(
     if isinstance(dataset, str | Path) or data_dir is not None:
         source = None if dataset is None or isinstance(dataset, Dataset) else dataset
         run.use_data(run.config.load(source, data_dir))
-    if steps is not None:
-        run.go_on_to(steps, restart_schedule)
-    elif restart_schedule:
-        raise SettingsError("--restart-schedule is for a run that goes on to more steps; give --steps, too")
+    run.go_on_to(steps, restart_schedule)
     every = run.config.evaluate_every if evaluate_every is None else evaluate_every
     return _watched(run, every, callbacks, progress, checkpoint_seconds)
 
@@ -183,7 +180,7 @@ def _check_watching(callbacks: Sequence[Callback], checkpoint_seconds: float) ->
 def _watched(
     run: Run, every: float | None, callbacks: Sequence[Callback], progress: bool | TextIO, checkpoint_seconds: float
 ) -> Run:
-    run.seconds_per_checkpoint = checkpoint_seconds
+    run.seconds_per_checkpoint, run.stops_every = checkpoint_seconds, every
     try:
         run.begin()
         if every is None or run.is_finished:

@@ -52,16 +52,6 @@ def test_jobs_fail_alone_and_finished_ones_stay(data, tmp_path, capsys):
     assert policy.stat().st_mtime_ns == before
 
 
-def test_in_one_process(data, tmp_path, capsys):
-    given = [*data, "--algorithms", "bc", "--seeds", 1, "--steps", 20, "--episodes", 1, "--no-report"]
-    assert compare(*given, "--hold-out", 0, "--out", tmp_path) == 1
-    printed = capsys.readouterr()
-    assert "bc (preset default) on pointmaze-umaze" in printed.out
-    assert "pointmaze-umaze bc: done" in printed.out
-    assert "own-logs bc: failed: the data own-logs names no environment, and nothing is held out" in printed.out
-    assert not (tmp_path / "report").exists()
-
-
 def test_results_are_printed_where_the_page_cannot_be_written(data, tmp_path, capsys):
     (tmp_path / "report").write_text("in the way")
     given = [data[0], "--algorithms", "bc", "--seeds", 1, "--steps", 20, "--episodes", 1, "--out", tmp_path]

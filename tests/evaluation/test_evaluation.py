@@ -68,16 +68,6 @@ def test_no_path_outside_mazes():
     assert "path" not in run_episode(cases.Walk(), cases.Still(), seed=4, keeps_path=True)
 
 
-def test_guided_policies_leave_a_trace_in_mazes():
-    policy = cases.guided_policy(sizes=(3, 1))
-    facts = run_episode(cases.Nested(), policy, seed=4, leaves_trace=True)
-    assert facts["observations"].dtype == np.float32
-    assert facts["observations"][:, 2].tolist() == [0.0, 1.0, 2.0, 3.0]
-    assert "observations" not in run_episode(cases.Nested(), policy, seed=4)
-    assert "observations" not in run_episode(cases.Nested(), cases.constant_policy(sizes=(3, 1)), 4, leaves_trace=True)
-    assert "observations" not in run_episode(cases.Walk(), cases.guided_policy(sizes=(2, 1)), 4, leaves_trace=True)
-
-
 def test_sampling_follows_the_seed():
     policy = cases.constant_policy()
     samples = [run_episode(cases.Walk(), policy, seed, is_stochastic=True)["episode_return"] for seed in (4, 4, 6)]
@@ -262,27 +252,9 @@ def test_a_run_is_evaluated_into_its_directory(tmp_path):
     assert all(record.path for record in records)
 
 
-def test_the_first_episode_of_each_guided_trial_leaves_its_trace(tmp_path):
-    directory = cases.make_run(tmp_path / "run", seeds=2)
-    files = Run(directory)
-    cases.guided_policy(move=(0.5, 0.0)).save(files.policy_paths[1])
-    evaluate(directory, episodes=2, workers=1)
-    assert files.trace("seed0") is None
-    trace = files.trace("seed1")
-    records = [record for record in files.episodes().records if record.trial == "seed1"]
-    assert trace is not None
-    assert [trace.is_of(record) for record in records] == [True, False]
-    assert trace.observations[[0, -1], :2] == pytest.approx(np.array(records[0].path)[[0, -1]], abs=1e-3)
-    assert "observations" not in (directory / "evaluations.jsonl").read_text()
-    # An evaluation elsewhere leaves it alone.
-    before = files.trace_path("seed1").read_bytes()
-    evaluate(directory, "pointmaze-medium", episodes=1, workers=1)
-    assert files.trace_path("seed1").read_bytes() == before
-
-
 def test_a_run_object_is_evaluated_like_its_directory(tmp_path):
     directory = cases.make_run(tmp_path / "run")
-    first = evaluate(open_run(directory), episodes=2, workers=1, progress=False)
+    first = evaluate(Run.open(directory), episodes=2, workers=1, progress=False)
     assert evaluate(directory, episodes=2, workers=1) == first
     assert first.score is not None
     assert first.score.mean == 0.0

@@ -7,7 +7,7 @@ from small_runs import quick_compilation, tiny_dataset, tiny_settings
 from vem.algorithms.base import Algorithm, Stage
 from vem.errors import SettingsError
 from vem.training import budget, loop
-from vem.training.budget import StageCost, fit_steps, measure_costs, training_seconds
+from vem.training.budget import StageCost, fit_steps, measure_costs
 from vem.training.request import make_request
 from vem.training.run import Run
 
@@ -26,16 +26,6 @@ def algorithm_with(*stages):
 
 def config_of(name, minutes=1.0, **changes):
     return make_request("tiny", name, settings=tiny_settings(name), seeds=2, minutes=minutes, **changes)
-
-
-def test_refreshes_are_counted_as_they_come():
-    cost = StageCost(step=0.01, first_refresh=5.0, refresh=1.0, period=100)
-    assert cost.seconds(100) == pytest.approx(6.0)
-    assert cost.seconds(101) == pytest.approx(7.01)
-    assert cost.seconds(1000) == pytest.approx(10 + 5 + 9)
-    assert StageCost(0.01, 5.0).seconds(1000) == pytest.approx(15)
-    both = algorithm_with(("value", 100, 100), ("policy", 50, None))
-    assert training_seconds(both, {"value": cost, "policy": StageCost(0.1)}) == pytest.approx(6 + 5)
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_deep_or_odd_json_is_one_error_or_left_out(tmp_path, finished, text):
         assert f"{name} is damaged" in notes
     (run / "config.json").write_bytes(content)
     with pytest.raises(RunError, match=r"config\.json .*cannot be read"):
-        Run(run).config
+        Run.open(run)
 
 
 def test_json_that_is_no_regular_file_or_too_large_is_refused(tmp_path, run, monkeypatch):
@@ -235,12 +235,12 @@ def test_json_that_is_no_regular_file_or_too_large_is_refused(tmp_path, run, mon
     content = config.read_bytes()
     monkeypatch.setattr("vem.storage.MOST_JSON_BYTES", 100)
     with pytest.raises(RunError, match="cannot be read"):
-        Run(run).config
+        Run.open(run)
     monkeypatch.undo()
     config.unlink()
     config.mkdir()
     with pytest.raises(RunError, match="cannot be read"):
-        Run(run).config
+        Run.open(run)
     config.rmdir()
     config.write_bytes(content)
     assert Run(run).config.steps == 60

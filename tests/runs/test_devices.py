@@ -4,14 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
-import pytest
 
 from small_runs import make_run, tiny_dataset, tiny_settings
-from vem.data.checks import ALIGNMENT, aligned, aligned_empty
+from vem.data.checks import ALIGNMENT
 from vem.policy import load_policy
-from vem.training.machine import Layout, lay_out
 from vem.training.request import make_request
 from vem.training.run import Run
 
@@ -76,31 +73,7 @@ def test_states_with_empty_arrays_stay_on_their_devices_from_chunk_to_chunk(tmp_
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("trials", "devices", "slots"), [(1, 1, 1), (3, 1, 3)])
-def test_one_device_needs_no_empty_slots(trials, devices, slots):
-    assert len(jax.devices()) == devices
-    assert lay_out(trials) == Layout(trials, slots, None)
-
-
-def test_empty_slots_are_left_out_again():
-    layout = Layout(3, 4, None)
-    spread = layout.spread({"a": np.arange(6.0).reshape(3, 2)})
-    assert spread["a"].shape == (4, 2)
-    assert layout.counts(7).tolist() == [7, 7, 7, 0]
-    np.testing.assert_array_equal(layout.gather(spread)["a"], np.arange(6.0).reshape(3, 2))
-
-
 def test_rows_of_a_run_are_not_copied(tmp_path):
     run = make_run("bc", tmp_path / "run")
     assert run.dataset.observations.ctypes.data % ALIGNMENT == 0
     assert run.rows.observations.unsafe_buffer_pointer() == run.dataset.observations.ctypes.data
-
-
-def test_aligned_arrays_stay_and_others_are_copied():
-    array = aligned_empty((5, 3), np.float32)
-    assert aligned(array) is array
-    shifted = np.frombuffer(bytearray(64 + 4 * 16), np.float32)[1:]
-    copy = aligned(shifted)
-    assert copy.ctypes.data % ALIGNMENT == 0
-    np.testing.assert_array_equal(copy, shifted)
-    assert aligned_empty((0, 4), np.float32).shape == (0, 4)

@@ -210,19 +210,6 @@ def test_policies_are_read_once(tmp_path, dataset, monkeypatch):
     assert run.policy.act(np.zeros(2)).shape == (1,)
 
 
-def test_the_newest_metrics_are_found_from_the_files_end(tmp_path):
-    files = Run(tmp_path)
-    assert files.newest_metrics() is None
-    wide = {f"seed{index}": {"value_loss": 0.5} for index in range(4000)}  # one line is longer than what is read first
-    for steps in (200, 400):
-        files.write_metrics(MetricLine(steps, "values", 1.0, wide))
-    with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"steps": 600, "sta')  # another process is writing it
-    newest = files.newest_metrics()
-    assert newest is not None
-    assert (newest.steps, len(newest.trials)) == (400, 4000)
-
-
 def test_the_lock_of_a_lost_process_is_waited_for(tmp_path, dataset):
     run = new_run(tmp_path / "run", dataset)
     later = Run(tmp_path / "run")

@@ -127,6 +127,17 @@ def test_what_cannot_go_on_is_one_sentence(tmp_path):
     assert Run.open(run.directory).is_finished
 
 
+@pytest.mark.parametrize(("every", "stops"), [(4, [4, 8, 10]), (0.25, [3, 5, 8, 10]), (0.5, [5, 10]), (100, [10])])
+def test_chunks_end_where_a_run_is_evaluated_and_change_no_bit(tmp_path, every, stops):
+    plain = trained(tmp_path / "plain", "bc")
+    request = make_request("tiny", "bc", settings=tiny_settings("bc"), seeds=2, steps=10)
+    run, seen = Run.create(tmp_path / "run", request, tiny_dataset()), []
+    run.stops_every = every
+    run.train([lambda run, progress: seen.append(progress.steps)])
+    assert seen == stops
+    assert_same(plain, run)
+
+
 def test_the_best_point_is_told_by_returns_or_else_by_estimates(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "LONGEST_CHUNK", 5)
     request = make_request("tiny", "bc", settings=tiny_settings("bc"), steps=10)

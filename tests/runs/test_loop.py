@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tiny import SMALL, tiny_dataset
-from vem.algorithms.base import build, find_method, put_rows, rows_shape, spec_of
+from vem.algorithms.base import build, find_method, put_rows, spec_of
 from vem.errors import DivergenceError
 from vem.training import loop
 from vem.training.request import Trial
@@ -130,10 +130,3 @@ def test_rolling_equals_full_where_one_period_reaches_all_rows(dataset):
     full, rolling = (run(dataset, [Trial(0, {})], refresh=kind) for kind in ("full", "rolling"))
     for a, b in zip(leaves(full), leaves(rolling), strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_the_shapes_of_rows_are_known_before_the_rows(dataset):
-    """What the first program is compiled for while the rows are prepared is what it is called with."""
-    rows = put_rows(dataset, normalize_observations=True, normalize_rewards=True)
-    expected = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), rows)
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), rows_shape(dataset)) == expected

@@ -1,6 +1,5 @@
 """The pool: every row is drawn as often as any other, and nothing else about training changes."""
 
-import itertools
 import shutil
 import threading
 
@@ -8,11 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from small_runs import bits, quick_compilation, tiny_settings
+from small_runs import quick_compilation, tiny_settings
 from vem.algorithms.base import find_units, put_rows
 from vem.algorithms.vem import target_values
 from vem.data.arrays import from_arrays
-from vem.data.dataset import RowBlock, cut_stretches, pack, whole_episodes
+from vem.data.dataset import RowBlock
 from vem.data.load import load
 from vem.data.shards import resident, write_shards
 from vem.errors import DataError, SettingsError
@@ -68,40 +67,6 @@ def sharded(dataset, tmp_path_factory):
             path, lambda first: [dataset.block(0, dataset.num_rows)], dataset.info, **sizes, action_bounds=(-2, 2)
         )
     )
-
-
-# ---- stretches ----
-
-
-def test_stretches_cover_every_step_once(dataset):
-    ends = dataset.episode_ends
-    for most in (5, 40, 300):
-        stretches = cut_stretches(ends, most)
-        assert all(2 <= stretch.num_rows <= most for stretch in stretches)
-        steps = [row for s in stretches for row in range(s.start, s.stop - s.is_cut) if dataset.valid[row]]
-        assert steps == np.flatnonzero(dataset.valid).tolist()
-        assert all(not dataset.valid[stretch.stop - 1] for stretch in stretches if not stretch.is_cut)
-        whole = list(whole_episodes(ends, most))
-        assert [part.start for part in whole[1:]] == [part.stop for part in whole[:-1]]
-        assert all(part.stop - 1 in ends for part in whole)
-
-
-def test_sections_hold_every_step_once_an_epoch_in_another_order_each(dataset):
-    stretches = cut_stretches(dataset.episode_ends, 40)
-    sections = pack(stretches, dataset.episode_ends, 100, seed=3)
-    seen, orders = np.zeros(dataset.num_rows, int), []
-    for section in itertools.islice(sections, 200):
-        assert 0 < sum(stretch.num_rows for stretch in section) <= 100
-        for stretch in section:
-            rows = np.arange(stretch.start, stretch.stop - stretch.is_cut)
-            seen[rows] += 1
-            orders += rows.tolist()
-    counts = seen[dataset.valid]
-    assert counts.max() - counts.min() <= 1
-    assert counts.min() >= 3
-    assert orders[: len(orders) // 3] != orders[len(orders) // 3 : 2 * (len(orders) // 3)]
-    again = itertools.islice(pack(stretches, dataset.episode_ends, 100, seed=3), 5)
-    assert list(again) == list(itertools.islice(pack(stretches, dataset.episode_ends, 100, seed=3), 5))
 
 
 # ---- the pool itself ----
@@ -162,21 +127,6 @@ def test_the_pool_holds_whole_episodes_in_the_units_of_all_data(dataset, sharded
         assert set(np.asarray(rows.drawable)) <= set(at)
         assert rows.drawable.size == pool.at(0, done).drawable.size
     pool.close()
-
-
-def test_a_pool_that_begins_later_holds_the_same(sharded):
-    first, second = make_pool(sharded), make_pool(sharded)
-    for done in range(31):
-        rows = first.at(0, done)
-    for one, other in zip(bits(rows), bits(second.at(0, 30)), strict=True):
-        np.testing.assert_array_equal(one, other)
-    for done in range(31, 41):
-        rows, others = first.at(0, done), second.at(0, done)
-    for one, other in zip(bits(rows), bits(others), strict=True):
-        np.testing.assert_array_equal(one, other)
-    first.close()
-    second.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("vem-pool")]
 
 
 # ---- runs ----

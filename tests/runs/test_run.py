@@ -8,9 +8,8 @@ import time
 import numpy as np
 import pytest
 
-import vem
 from tiny import SMALL, tiny_dataset
-from vem.errors import RunError, SettingsError, VemError
+from vem.errors import RunError, SettingsError
 from vem.training import run as checkpoints
 from vem.training.request import make_request
 from vem.training.run import Run
@@ -112,28 +111,6 @@ def test_a_damaged_checkpoint_falls_back_and_ends_the_same(tmp_path, dataset, fi
     assert_same(tensors(resumed.train()), tensors(finished))
 
 
-def test_another_dataset_is_refused(tmp_path, dataset):
-    start(tmp_path / "run", dataset)
-    with pytest.raises(RunError, match="rows differ"):
-        Run.open(tmp_path / "run", tiny_dataset(seed=1)).begin()
-
-
-def test_a_used_directory_is_refused(finished, dataset):
-    with pytest.raises(RunError, match="not empty"):
-        start(finished.directory, dataset)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"version": 99}', '{"version": 1}', '{"version": 1, "config": {"x": 1}}']
-)
-def test_a_broken_config_is_one_clear_error(tmp_path, text):
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(RunError, match=r"config\.json"):
-        Run(tmp_path).config  # noqa: B018
-    with pytest.raises(RunError, match="not a run directory"):
-        Run(tmp_path / "absent").config  # noqa: B018
-
-
 def test_two_processes_cannot_train_in_one_directory(tmp_path, dataset):
     run = start(tmp_path / "run", dataset)
     progress = run.progress()
@@ -165,12 +142,6 @@ def test_two_processes_cannot_train_in_one_directory(tmp_path, dataset):
 def test_wrong_settings_are_refused(changes, message):
     with pytest.raises(SettingsError, match=message):
         make_request("tiny", **changes)
-
-
-def test_training_from_python(tmp_path, dataset):
-    run = vem.train(dataset, out=tmp_path / "run", steps=40, **SMALL)
-    assert run.policy.act(dataset.observations[0]).shape == (1,)
-    assert vem.resume(tmp_path / "run", dataset).is_finished
 
 
 def spawn(arguments):
@@ -213,11 +184,6 @@ def test_kill_9_at_several_moments_and_resume_gives_the_same_bits(tmp_path):
     assert kills >= 3
     for path in (tmp_path / "whole/policies").iterdir():
         assert path.read_bytes() == (run / "policies" / path.name).read_bytes()
-
-
-def test_every_error_is_of_one_family():
-    assert issubclass(RunError, VemError)
-    assert issubclass(SettingsError, VemError)
 
 
 def test_two_settings_are_swept_together():

@@ -1,7 +1,5 @@
 """Support data: made when training ends, kept in the policy file, returned with actions."""
 
-import time
-
 import numpy as np
 import pytest
 
@@ -99,20 +97,3 @@ def test_one_episode_and_one_step():
     assert (known.max(), held.min()) == (7, 8)
     single = from_arrays(np.zeros((1, 2)), np.ones((1, 1)), np.ones(1), np.ones(1, bool))
     assert measure_support(single) is None
-
-
-def test_a_score_takes_less_than_a_millisecond():
-    random = np.random.default_rng(0)
-    ends = np.arange(6000) % 100 == 99
-    dataset = from_arrays(
-        random.normal(size=(6000, 20)), random.normal(size=(6000, 4)), np.arange(6000), ends, teleports="keep"
-    )
-    model = measure_support(dataset)
-    assert model is not None
-    assert sum(array.nbytes for array in model.tensors().values()) < 300_000
-    state, action, seconds = dataset.observations[:1], dataset.actions[:1], []
-    for _ in range(100):
-        started = time.perf_counter()
-        model.scores(state, action)
-        seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 1e-3

@@ -496,7 +496,10 @@ def register(
     overwrite: bool = False,
     actions: Sequence[str] = ("box",),
 ) -> None:
-    """Add a method: programs that import the module of this call can then train and compare it by ``name``.
+    """Add a method, which is then known by ``name`` wherever the module of this call is imported.
+
+    On the command line ``--import FILE_OR_MODULE`` does so; an installed package names the module, or a function that
+    makes this call, as an entry point in the group ``vem.methods``.
 
     ``actor`` and ``value`` are needed only for a new kind of policy: how it acts and values states in NumPy
     (``vem.policy``). Its kind is ``name``, so ``make`` returns an Algorithm with ``policy_kind=name``. Without

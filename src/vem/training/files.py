@@ -39,8 +39,6 @@ from vem.training.request import Request
 
 CONFIG_VERSION = 3
 Record = TypeVar("Record")
-NEWEST_BYTES = 65_536
-"""How much of the end of a file is read first to find its newest line."""
 
 
 class Stored(NamedTuple):
@@ -216,19 +214,9 @@ class RunFiles:
         return _read_lines(self.directory / "metrics.jsonl", MetricLine.from_json)
 
     def newest_metrics(self) -> MetricLine | None:
-        """The newest line of training metrics, or None before the first; only the end of the file is read."""
-        size = NEWEST_BYTES
-        with suppress(OSError), (self.directory / "metrics.jsonl").open("rb") as file:
-            length = file.seek(0, os.SEEK_END)
-            while True:
-                file.seek(max(0, length - size))
-                for text in reversed(file.read().split(b"\n")):
-                    if (line := _parse(text, MetricLine.from_json)) is not None:
-                        return line
-                if size >= length:
-                    break
-                size *= 8
-        return None
+        """The newest line of training metrics, or None before the first."""
+        lines = self.metric_lines().records
+        return lines[-1] if lines else None
 
     @property
     def core_seconds(self) -> float | None:

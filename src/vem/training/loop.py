@@ -79,11 +79,13 @@ def train(
     largest_value: float = float("inf"),
     renew: Callable[[int, int], Rows] | None = None,
     first_program: Callable[[], Any] | None = None,
+    next_stop: Callable[[int], int] | None = None,
 ) -> Iterator[Progress]:
     """Train from ``snapshot`` to the end, yielding after each chunk.
 
     ``renew`` gives the rows for the chunk that begins after so many steps of a stage, where they change on the way.
-    ``first_program`` gives the program of the snapshot's stage, where it was compiled ahead.
+    ``first_program`` gives the program of the snapshot's stage, where it was compiled ahead. ``next_stop`` gives, for
+    the steps that are done, those after which a chunk has to end.
 
     Raises DivergenceError when a metric stops being finite, ``value_largest`` exceeds ``largest_value``, or the
     weights of the policy's rows sum to 0.
@@ -110,6 +112,8 @@ def train(
             state, memory, _ = run_chunk(state, memory, rows, stage_keys, layout.counts(0), done, -1)
         while done < stage.num_steps:
             count, refresh_index = _next_chunk(stage, done)
+            if next_stop is not None:
+                count = min(count, next_stop(before + done) - before - done)
             started = core_clock()
             if renew is not None:
                 rows = renew(index, done)

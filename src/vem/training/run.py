@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -130,6 +131,8 @@ class Run(RunFiles):
         self.messages: list[str] = []
         """What creating or resuming the run found worth saying."""
         self.seconds_per_checkpoint = SECONDS_PER_CHECKPOINT
+        self.stops_every: float | None = None
+        """Chunks end after every so many steps, or that share of all, so that the run can be evaluated there."""
         self.steps_done = 0
         """Steps before the first chunk of ``progress``."""
         self._dataset: Dataset | None = None
@@ -495,7 +498,8 @@ class Run(RunFiles):
         largest = 5 * (1 + largest_reward / (1 - self.config.settings.get("discount", 0.99)))
         started, saved = time.monotonic(), time.monotonic()
         progress = None
-        for progress in train(self.algorithm, rows, self.config.trials, snapshot, largest, renew, program):
+        stop = None if self.stops_every is None else self._next_stop
+        for progress in train(self.algorithm, rows, self.config.trials, snapshot, largest, renew, program, stop):
             if _is_metric_line(progress, self.config.steps):
                 self._lines.append(self._metric_line(progress, time.monotonic() - started))
                 self.write_metrics(self._lines[-1])
@@ -508,6 +512,14 @@ class Run(RunFiles):
                 saved = time.monotonic()
         state = (progress.snapshot if progress else snapshot).state
         self._write_policies(state)
+
+    def _next_stop(self, steps: int) -> int:
+        """The steps after which the period of ``stops_every`` that begins after ``steps`` is over."""
+        every, num_steps = self.stops_every, self.config.steps
+        if every is None or isinstance(every, int):
+            return num_steps if every is None else steps - steps % every + every
+        periods = math.floor(steps / num_steps / every + 1e-9) + 1  # 0.6 / 0.2 is 3
+        return max(steps + 1, math.ceil(periods * every * num_steps - 1e-6))
 
     def _compile_ahead(self) -> Callable[[], Any] | None:
         """Have the first program compiled while the rows are prepared; None where they are in a pool."""
@@ -584,20 +596,21 @@ class Run(RunFiles):
         """
         if dataset is not None:
             self.use_data(dataset)
-        if steps is not None:
-            self.go_on_to(steps, restart_schedule)
-        elif restart_schedule:
-            raise SettingsError("--restart-schedule is for a run that goes on to more steps; give --steps, too")
+        self.go_on_to(steps, restart_schedule)
         return self.train(callbacks, progress)
 
-    def go_on_to(self, steps: int, restart_schedule: bool = False) -> None:
-        """Add steps to the run, up to ``steps`` in all, and hold its lock until they are trained.
+    def go_on_to(self, steps: int | None, restart_schedule: bool = False) -> None:
+        """Add steps to the run, up to ``steps`` in all, and hold its lock until they are trained; None adds none.
 
         All stages are trained again with the networks as they are, and share the added steps as those of a new run;
         schedules of learning rates that have ended begin anew only with ``restart_schedule``. The policies so far are
         kept in policies/at-STEPS. A run that has not ended trains the steps that it has first, as they were planned.
         """
         config, facts, packages = self.stored
+        if steps is None:
+            if restart_schedule:
+                raise SettingsError("--restart-schedule is for a run that goes on to more steps; give --steps, too")
+            return
         if check_steps(steps) <= config.steps:
             raise SettingsError(
                 f"--steps is {steps:,}, and {self.directory} was started with {config.steps:,}; give the steps in all, "
