@@ -23,7 +23,7 @@ from statistics import median
 import command
 from score_records import PAPER_RECORDS, Record, column_of, processor, read_paper, to_text
 from table_text import table, unique
-from vem.comparison.launch import one_thread_variables
+from vem.comparison.worker import one_thread_variables
 from vem.errors import RunError
 
 RECORD = PAPER_RECORDS.parent / "processors.json"

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vem.comparison.grid import matching_evaluation
-
 from vem.algorithms.base import METHODS
+from vem.comparison.job import matching_evaluation
 from vem.evaluation.environments import References
 from vem.evaluation.results import QUANTITIES, trial_values
 from vem.evaluation.statistics import over_seeds

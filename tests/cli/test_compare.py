@@ -27,11 +27,12 @@ def compare(*arguments):
 def test_jobs_fail_alone_and_finished_ones_stay(data, tmp_path, capsys):
     known, own = data
     given = [known, own, "--algorithms", "bc", "--steps", 20, "--seeds", 2, "--episodes", 2, "--out", tmp_path]
+    given += ["--hold-out", 0]
     assert compare(*given, "--jobs", 2) == 1
     printed = capsys.readouterr()
     assert "pointmaze-umaze bc: done" in printed.out
-    assert "own-logs bc failed: the data own-logs names no environment" in printed.err
-    assert "1 of 2 cells failed" in printed.err
+    assert "own-logs bc failed: the data own-logs names no environment, and nothing is held out" in printed.err
+    assert "1 of 2 runs failed" in printed.err
     assert json.loads((tmp_path / "own-logs" / "bc.failed.json").read_text())["algorithm"] == "bc"
     assert "20 / 20" in (tmp_path / "pointmaze-umaze" / "bc.log").read_text()
     assert len(list((tmp_path / "pointmaze-umaze" / "bc" / "policies").iterdir())) == 2
@@ -45,20 +46,10 @@ def test_jobs_fail_alone_and_finished_ones_stay(data, tmp_path, capsys):
     given[1:2] = []
     assert compare(*given, "--json", "--no-report") == 0
     printed = capsys.readouterr()
-    assert printed.err == f"0 of 1 cells in {tmp_path} are left to do\n"
-    (cell,) = json.loads(printed.out)["cells"]
-    assert (cell["dataset"], cell["algorithm"], cell["mean"], cell["error"]) == ("pointmaze-umaze", "bc", 0.0, None)
+    assert printed.err == f"0 of 1 runs in {tmp_path} are left to do\n"
+    (run,) = json.loads(printed.out)["runs"]
+    assert (run["dataset"], run["algorithm"], run["mean"], run["error"]) == ("pointmaze-umaze", "bc", 0.0, None)
     assert policy.stat().st_mtime_ns == before
-
-
-def test_in_one_process(data, tmp_path, capsys):
-    given = [*data, "--algorithms", "bc", "--seeds", 1, "--steps", 20, "--episodes", 1, "--no-report"]
-    assert compare(*given, "--out", tmp_path) == 1
-    printed = capsys.readouterr()
-    assert "bc (preset default) on pointmaze-umaze" in printed.out
-    assert "pointmaze-umaze bc: done" in printed.out
-    assert "own-logs bc: failed: the data own-logs names no environment; give vem evaluate an" in printed.out
-    assert not (tmp_path / "report").exists()
 
 
 def test_results_are_printed_where_the_page_cannot_be_written(data, tmp_path, capsys):
@@ -75,8 +66,8 @@ def test_results_are_printed_where_the_page_cannot_be_written(data, tmp_path, ca
 def test_reading_rules_reach_the_data(data, tmp_path, capsys):
     given = [data[1], "--algorithms", "bc", "--seeds", 1, "--steps", 20, "--episodes", 1, "--no-report"]
     assert compare(*given, "--out", tmp_path, "--task", "pointmaze-umaze", "--teleports", "keep", "--json") == 0
-    (cell,) = json.loads(capsys.readouterr().out)["cells"]
-    assert cell["references"] == "vem: success rate in percent"
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert run["references"] == "vem: success rate in percent"
     config = Run(tmp_path / "own-logs" / "bc").config
     assert config.rules == {"task": "pointmaze-umaze", "teleports": "keep"}
 
@@ -91,7 +82,7 @@ def test_a_place_that_cannot_be_written_is_found_before_any_work(data, tmp_path,
     assert "left to do" not in printed.out
 
 
-def test_ctrl_c_saves_every_running_cell(data, tmp_path):
+def test_ctrl_c_saves_every_open_run(data, tmp_path):
     command = [sys.executable, "-m", "vem", "compare", data[0], "--algorithms", "bc", "--steps", "100000000"]
     command += ["--seeds", "1", "--jobs", "2", "--out", tmp_path, *FLAGS]
     process = subprocess.Popen(
@@ -122,7 +113,10 @@ def test_ctrl_c_saves_every_running_cell(data, tmp_path):
         (["--set", "policy_lr=-1"], "--policy-lr is -1.0"),
         (["--jobs", "0"], "--jobs is 0"),
         (["--episodes", "0"], "--episodes is 0"),
-        (["--seeds", "0"], "seeds is 0"),
+        (["--seeds", "0"], "say which with --seed 0"),
+        (["--seeds", "7,9"], "--seeds is '7,9'; give how many; which ones: --seed 7,9"),
+        (["--seed", "7,x"], "--seed is 'x'"),
+        (["--set", "expectile=0.5"], "none of bc has this setting"),
         (["--minutes", "0"], "--minutes is 0.0"),
         (["--minutes", "5", "--steps", "9"], "--steps and --minutes are both given"),
         (["--official"], "are for the paper's table"),

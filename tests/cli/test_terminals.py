@@ -111,7 +111,9 @@ def test_a_name_of_5000_letters_is_one_short_line(verb, tmp_path, monkeypatch, c
 
 def test_a_home_that_no_user_has_is_one_line(capsys):
     assert main(["data", "describe", "~no-such-user/x.npz"]) == 1
-    assert capsys.readouterr().err.startswith("error: a path begins with ~ and a name that no user")
+    error = capsys.readouterr().err
+    assert error.startswith("error: ~no-such-user/x.npz: no user is called so")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("delay", [0.2, 0.4, 0.7, 1.0])

@@ -66,15 +66,6 @@ def test_a_sweep_with_json(logs, tmp_path, capsys):
     ]  # fmt: skip
 
 
-def test_settings_of_other_methods_have_their_own_flags(logs, tmp_path, capsys):
-    assert vem("train", logs, "--algorithm", "bc", "--steps", 20, "--policy-hidden", "8", "--out", tmp_path / "bc") == 0
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
-        vem("train", logs, "--algorithm", "bc", "--expectile", "0.5")
-    assert stop.value.code == 2
-    assert "--expectile" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -104,14 +95,6 @@ def test_wrong_values_are_one_error_and_leave_nothing(logs, tmp_path, capsys, ar
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("arguments", [["--nonsense"], ["--split", "never"], ["--steps", "many"]])
-def test_usage_errors_exit_with_2(logs, capsys, arguments):
-    with pytest.raises(SystemExit) as stop:
-        vem("train", logs, *arguments)
-    assert stop.value.code == 2
-    assert "usage: vem" in capsys.readouterr().err
-
-
 def test_missing_files_and_runs(tmp_path, capsys):
     assert vem("train", tmp_path / "absent.hdf5") == 1
     assert "absent.hdf5" in capsys.readouterr().err
@@ -125,15 +108,6 @@ def test_a_resumed_run_takes_no_settings(logs, tmp_path, capsys):
     assert "leave out --expectile" in capsys.readouterr().err
     assert vem("train", "--resume", tmp_path / "run") == 0
     assert "is finished" in capsys.readouterr().out
-
-
-def test_help_teaches(capsys):
-    with pytest.raises(SystemExit) as stop:
-        vem("train", "--algorithm", "vem", "--help")
-    assert stop.value.code == 0
-    text = capsys.readouterr().out
-    assert "examples:" in text
-    assert "--effective-sample" in text
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(logs, tmp_path):
@@ -241,40 +215,40 @@ def test_the_preset_follows_the_task_of_the_data_not_the_name_of_its_file(logs, 
 EXAMPLE = ["--steps", 40, "--seeds", 1, "--value-hidden", "8", "--policy-hidden", "8", "--batch-size", "8"]
 
 
-@pytest.mark.parametrize("flags", [["--data-dir", "here"], ["--task", "hopper-medium"], ["--preset", "best"]])
+@pytest.mark.parametrize(
+    "flags", [["--data-dir", "here"], ["--task", "hopper-medium"], ["--preset", "best"], ["--expectile", "0.1,0.5"]]
+)
 def test_the_example_refuses_what_it_does_not_know(flags, tmp_path, capsys):
     assert vem("train", "--out", tmp_path / "first", *flags) == 1
     assert flags[0] in capsys.readouterr().err or flags[0] == "--preset"
     assert not (tmp_path / "first").exists()
 
 
-def test_the_example_trains_the_chosen_method_and_is_resumed_as_a_whole(tmp_path, monkeypatch, capsys):
-    from vem.cli import quickstart
+def test_the_example_is_a_comparison_that_the_same_command_goes_on_with(tmp_path, monkeypatch, capsys):
+    from vem.cli import compare
     from vem.errors import Stopped
     from vem.training.run import Run
 
-    monkeypatch.setattr(quickstart, "NUM_EPISODES", 2)
+    monkeypatch.setattr(compare, "EXAMPLE_EPISODES", 2)
     out = tmp_path / "first"
-    trained = Run.train
-
-    def stop_at_first(run, callbacks=(), progress=False):
-        trained(run, [*callbacks, lambda run, progress: True], progress)
-        raise Stopped("stopped")
-
-    monkeypatch.setattr(Run, "train", stop_at_first)
-    arguments = ["train", "--algorithm", "iql", "--evaluate-every", 1000, "--out", out, *EXAMPLE]
-    arguments[arguments.index("--steps") + 1] = 400
-    assert vem(*arguments) == 130
-    output = capsys.readouterr()
-    assert f"vem train --resume {out}" in output.err
-    assert "seldom solves" in output.out
-    monkeypatch.undo()
-    monkeypatch.setattr(quickstart, "NUM_EPISODES", 2)
-    assert vem("train", "--resume", out, "--steps", 5) == 1
-    assert vem("train", "--resume", out) == 0, capsys.readouterr().err
+    arguments = ["train", "--algorithm", "iql", "--out", out, *EXAMPLE]
+    with monkeypatch.context() as stopping:
+        stopping.setattr(Run, "train", lambda *_, **__: (_ for _ in ()).throw(Stopped("stopped and saved")))
+        assert vem(*arguments) == 130
+    assert "the same command goes on from here" in capsys.readouterr().out
+    assert vem(*arguments) == 0, capsys.readouterr().err
+    lines = capsys.readouterr().out.splitlines()
+    table = [line.split() for line in lines[-6:-2]]
+    assert [row[0] for row in table] == ["method", "iql", "bc", "data"]
+    assert float(table[-1][1]) > 0  # the recorded walker arrives now and then
+    assert lines[-2:] == [
+        f"report: {out}/report/report.html",
+        "next: vem train FILE, with data of yours (vem data describe FILE says what it holds)",
+    ]
     assert (out / "report/report.html").is_file()
-    assert {path.parent.name for path in out.glob("*/config.json")} == {"iql", "bc"}
-    assert (out / "iql/evaluations.jsonl").is_file()
+    assert {path.parent.name for path in out.rglob("config.json")} == {"iql", "bc"}
+    assert vem("train", "--resume", out) == 1
+    assert f"the same command goes on: vem train --out {out}" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
-import argparse
 import json
 import tomllib
 
 import numpy as np
 import pytest
 
-from vem.cli import data
+from vem import cli
 from vem.errors import DataError, SettingsError
 
 
@@ -32,10 +31,7 @@ def directory(tmp_path):
 
 def run(*arguments):
     """Run ``vem data`` with these arguments."""
-    parser = argparse.ArgumentParser()
-    data.register(parser.add_subparsers())
-    options = parser.parse_args(["data", *map(str, arguments)])
-    return options.run(options)
+    return cli._run(["data", *map(str, arguments)])
 
 
 def test_describe_prints_a_plain_table(directory, capsys):

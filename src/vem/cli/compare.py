@@ -329,7 +329,8 @@ def parse_settings(texts: Sequence[str], labels: Sequence[str]) -> dict[str, dic
 
 MAZE = "pointmaze-medium"
 EXAMPLE = "runs/first"
-EXAMPLE_STEPS = {"vem": 16_000, "bc": 6_000}
+EXAMPLE_EPISODES = 100
+EXAMPLE_STEPS = {"vem": 24_000, "bc": 6_000}
 """Until values have settled; behavior cloning has one network of VEM's three."""
 
 
@@ -360,6 +361,7 @@ def run_example(options: argparse.Namespace) -> int:
             list(dict.fromkeys((options.method, "bc"))),
             settings={options.method: settings},
             out=out,
+            episodes=EXAMPLE_EPISODES,
             progress=stream,
             checkpoint_seconds=options.checkpoint_seconds,
             **words,
@@ -380,11 +382,8 @@ def _print_example(comparison: Comparison, options: argparse.Namespace, page: Re
         print_results(comparison, options, page)
         return
     table = comparison.table
-    recorded = [
-        [row.label, f"{row.quantities['score'].mean:.1f}"]
-        for row in page.groups[0].rows
-        if row.kind == "behavior" and "score" in row.quantities
-    ]
-    table._replace(rows=[*table.rows, *recorded]).print()
+    recorded = [row for row in page.groups[0].rows if row.kind == "behavior" and "score" in row.quantities]
+    rows = [*table.rows, *([row.label, f"{row.quantities['score'].mean:.1f}  "] for row in recorded)]
+    table._replace(rows=rows, notes=()).print()
     print(f"report: {page.page}")
     print("next: vem train FILE, with data of yours (vem data describe FILE says what it holds)")

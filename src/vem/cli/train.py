@@ -75,6 +75,7 @@ def _run(options: argparse.Namespace) -> int:
     }
     if options.resume is not None:
         _refuse(options)
+        _refuse_folder(Path(options.resume))
         going_on = {
             name: getattr(options, name) for name in ("steps", "restart_schedule", "data_dir", "evaluate_every")
         }
@@ -87,6 +88,12 @@ def _run(options: argparse.Namespace) -> int:
         result = api.train(options.dataset, options.algorithm, out=options.out, **words, **watching, settings=settings)
     _print_result(result, options.json)
     return 0
+
+
+def _refuse_folder(path: Path) -> None:
+    """SettingsError if a folder of several runs is named, as the built-in example's is."""
+    if not (path / "config.json").exists() and next(path.glob("*/*/config.json"), None):
+        raise SettingsError(f"{path} holds several runs; the same command goes on: vem train --out {path}")
 
 
 def _logs(names: str | None) -> Sequence[Any]:

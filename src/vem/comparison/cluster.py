@@ -26,7 +26,6 @@ from vem.training.progress import stop_requests
 POLL_SECONDS = 0.5
 CONNECT_SECONDS = 40.0
 CHECK_SECONDS = 120.0
-SECONDS_PER_ROLL_CALL = 5.0
 MOST_LOSSES = 20
 """How many nodes a job may lose."""
 LOCK_SECONDS = 180.0
@@ -47,7 +46,9 @@ def run_on_ray(jobs: Sequence[Job], view: View, address: str | None = None) -> b
         run = ray.remote(num_cpus=1, max_retries=MOST_LOSSES)(run_on_node)
         variables, folder = _variables(), str(Path.cwd())
         tasks = {run.remote(*_place(job), variables, folder): job for job in jobs}
-        roll, started, is_asked = _RollCall(ray, view), time.monotonic(), False
+        cores = sum(node["Resources"].get("CPU", 0) for node in _alive(ray))
+        view.say(f"Ray cluster: {len(_alive(ray))} nodes, {cores:g} cores for jobs")
+        started, is_asked = time.monotonic(), False
         try:
             while tasks:
                 ended, _ = ray.wait(list(tasks), timeout=POLL_SECONDS)
@@ -58,7 +59,6 @@ def run_on_ray(jobs: Sequence[Job], view: View, address: str | None = None) -> b
                     is_asked = True
                     for task in tasks:
                         ray.cancel(task)
-                roll.call()
                 view.update(list(tasks.values()))
         finally:
             for task in tasks:
@@ -203,30 +203,6 @@ def _reason(error: Exception) -> str:
 
 def _alive(ray: Any) -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
-
-
-class _RollCall:
-    """Says which nodes there are, and which come and go."""
-
-    def __init__(self, ray: Any, view: View) -> None:
-        self.ray, self.view = ray, view
-        self.nodes = self._nodes()
-        self.called = time.monotonic()
-        cores = sum(node["Resources"].get("CPU", 0) for node in _alive(ray))
-        view.say(f"Ray cluster: {len(self.nodes)} nodes, {cores:g} cores for jobs")
-
-    def _nodes(self) -> dict[str, str]:
-        return {node["NodeID"]: node["NodeManagerHostname"] for node in _alive(self.ray)}
-
-    def call(self) -> None:
-        """Look at the nodes, if it is time to."""
-        if time.monotonic() - self.called < SECONDS_PER_ROLL_CALL:
-            return
-        self.called, before, self.nodes = time.monotonic(), self.nodes, self._nodes()
-        for node in before.keys() - self.nodes.keys():
-            self.view.say(f"the node {before[node]} was lost; its jobs go on elsewhere from their newest checkpoint")
-        for node in self.nodes.keys() - before.keys():
-            self.view.say(f"the node {self.nodes[node]} joined")
 
 
 # What a node of the cluster does: it starts a job's process and waits for it.

@@ -114,7 +114,8 @@ class Comparison:
     @property
     def table(self) -> Table:
         """The table that is printed: rows datasets and columns methods, or rows swept values and columns datasets."""
-        corner = "dataset" if self.columns == "label" else "settings"
+        labels = "settings" if any(result.swept for result in self.results) else "method"
+        corner = "dataset" if self.columns == "label" else labels
         columns = list(dict.fromkeys(getattr(result, self.columns) for result in self.results))
         rows: dict[str, dict[str, str]] = {}
         for result in self.results:
