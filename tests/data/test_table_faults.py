@@ -61,7 +61,7 @@ def test_is_read(changes):
 @pytest.mark.parametrize(
     ("changes", "entries", "message"),
     [
-        ({"t": [1_700_000_000_000_000_000 + row for row in COLUMNS["t"]]}, {}, "'t' .* too large to tell apart"),
+        ({"t": [1_700_000_000_000_000_000 + row for row in COLUMNS["t"]]}, {}, "'t' is 1.7e.18 in both"),
         (
             {"t": ["2024-01-01T00:00:00+01:00", *(f"2024-01-01T0{s}:00:00" for s in COLUMNS["t"][1:])]},
             {},
@@ -130,11 +130,6 @@ def test_an_open_quote_in_a_column_that_nobody_maps_is_refused(tmp_path):
             read_lines(tmp_path, noted, "episode,t,x,u,reward,note")
 
 
-def test_hexadecimals_are_no_whole_numbers(tmp_path):
-    with pytest.raises(DataError, match="'t' holds '0x5' at row 11"):
-        read_lines(tmp_path, [*LINES[:-1], LINES[-1].replace("1,5,", "1,0x5,")])
-
-
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
 def test_other_encodings_are_named(tmp_path, encoding):
     text = "\n".join(["episode,t,x,u,reward,größe", *(f"{line},1" for line in LINES)])
@@ -149,7 +144,7 @@ def test_files_of_a_folder_hold_one_kind_in_each_column(tmp_path):
     times = range(0, 12_000_000, 1_000_000)
     zoned, local = pa.array(times[:6], pa.timestamp("us", "UTC")), pa.array(times[6:], pa.timestamp("us"))
     with pytest.raises(
-        DataError, match=r"with a time zone at row 0 of part-0.* without a time zone at row 0 of part-1"
+        DataError, match=r"'t', mapped as time, holds times with a time zone in part-0.* and times in part-1"
     ):
         read_folder(tmp_path, {"t": zoned}, {"t": local})
 

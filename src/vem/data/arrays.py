@@ -473,8 +473,8 @@ def _trajectories(
         found.append(
             f"column 'observations' jumps at {surprising.sum()} steps inside an episode, first after row "
             f"{np.argmax(surprising)}, by more than {JUMP_FACTOR:g} times the 99 % quantile of "
-            "its steps: unmarked resets, treated as time limits. Mark them in 'timeouts', or, if they "
-            "are real, keep them with teleports='keep' (--teleports keep on the command line)."
+            "its steps: unmarked resets, treated as time limits. Mark them in 'timeouts' (of a table: map episode or "
+            "time), or, if they are real, keep them with teleports='keep' (--teleports keep on the command line)."
         )
     trajectory_ends |= jumps
     successor_known = nothing.copy() if successors is None else ~jumps

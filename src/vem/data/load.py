@@ -19,8 +19,7 @@ from vem.data.checks import Bounds, known_bounds, located
 from vem.data.dataset import Dataset, RowBlock, whole_episodes
 from vem.data.files import open_hdf5, read_hdf5, read_npz, require_file, user_path
 from vem.data.shards import SUFFIX, Report, open_shards, read_index, write_shards
-from vem.data.table_columns import is_table, table_files
-from vem.data.tables import ENTRIES, read_table
+from vem.data.tables import ENTRIES, from_table, is_table, table_files
 from vem.errors import DataError, DataWarning, SettingsError
 from vem.tasks import find_task
 
@@ -43,7 +42,7 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
     if path.suffix == SUFFIX:
         return open_shards(path, **rules)
     if _is_table(path):
-        return read_table(path, **rules)
+        return from_table(path, **rules)
     _refuse_table_rules(text, rules)
     if text.startswith("minari:"):
         from vem.data.minari import read_minari
