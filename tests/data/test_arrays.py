@@ -260,7 +260,7 @@ def test_long_columns_are_read_in_blocks(monkeypatch):
     columns["terminals"] = np.arange(2000) % 97 == 50
     with pytest.warns(DataWarning):
         expected = from_arrays(**columns)
-    monkeypatch.setattr("vem.data.checks.BLOCK_BYTES", 256)
+    monkeypatch.setattr("vem.data.arrays.BLOCK_BYTES", 256)
     with pytest.warns(DataWarning):
         assert from_arrays(**columns).fingerprint() == expected.fingerprint()
     columns["observations"][[1500, 1600], 0] = np.nan

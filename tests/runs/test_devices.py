@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from small_runs import make_run, tiny_dataset, tiny_settings
-from vem.data.checks import ALIGNMENT, aligned, aligned_empty
+from vem.data.arrays import ALIGNMENT, aligned, aligned_empty
 from vem.policy import load_policy
 from vem.training.machine import Layout, lay_out
 from vem.training.request import make_config

@@ -3,34 +3,277 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from vem.data.actions import ActionColumn, Discrete, choices_of, discrete_column, recognize, require_codes
-from vem.data.checks import (
+from vem.data.actions import (
+    ActionColumn,
     Bounds,
-    Column,
-    FiniteCheck,
+    Discrete,
     action_limits,
-    as_float32,
     bounds_to_json,
+    choices_of,
+    discrete_column,
     known_bounds,
-    require_actions,
-    require_choice,
-    require_finite,
-    require_flags,
-    require_length,
-    require_matrix,
-    require_single,
-    require_vector,
+    recognize,
+    require_codes,
 )
 from vem.data.dataset import DataInfo, Dataset, RowBlock, with_bounds
-from vem.errors import DataError, DataWarning
+from vem.errors import DataError, DataWarning, SettingsError
 from vem.tasks import resolve_task
+
+# Arrays that start where a device of the host can read them in place, so that training needs no second copy.
+
+
+ALIGNMENT = 64
+"""Bytes; JAX copies arrays that do not start at a multiple of it."""
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """The array itself if it is contiguous and aligned, else a copy that is."""
+    if array.ctypes.data % ALIGNMENT == 0 and array.flags.c_contiguous:
+        return array
+    copy = aligned_empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An aligned array without values."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    offset = -memory.ctypes.data % ALIGNMENT
+    return memory[offset : offset + size].view(dtype).reshape(shape)
+
+
+# One recorded quantity, read in blocks of rows from an array or an open HDF5 file.
+
+
+BLOCK_BYTES = 2 << 20
+
+
+class Column:
+    """Rows of one quantity, handed out as float32 blocks so that no second copy of the data is ever made.
+
+    ``values`` is a NumPy array or anything that looks like one and slices by rows, such as an HDF5 dataset.
+    """
+
+    def __init__(self, name: str, values: Any):
+        self.name = name
+        sliceable = hasattr(values, "shape") and isinstance(getattr(values, "dtype", None), np.dtype)
+        self.values = values if sliceable else _array(name, values)
+        _require_numbers(name, self.values.dtype)
+        # An HDF5 dataset without a dataspace has no shape at all.
+        self.shape: tuple[int, ...] = self.values.shape or ()
+        self.block_rows = self._block_rows()
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return self.shape[0]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """The rows from ``start`` up to ``stop``, in the column's own type."""
+        try:
+            return np.asarray(self.values[start:stop])
+        except Exception as error:  # whatever the library that holds the file makes of damaged bytes
+            raise DataError(
+                f"column '{self.name}': rows {start} to {stop} cannot be read ({_first_line(error)}). "
+                "The file is damaged; copy or download it again."
+            ) from None
+
+    def _block_rows(self) -> int:
+        """Rows of a block: about two megabytes, in whole chunks of a compressed file."""
+        row_bytes = max(1, self.values.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64)))
+        rows = max(1, BLOCK_BYTES // row_bytes)
+        chunks = getattr(self.values, "chunks", None)
+        return max(1, round(rows / chunks[0])) * chunks[0] if chunks else rows
+
+    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """First row and float32 values of each block; rows that are not finite come as they are."""
+        step = self.block_rows
+        for start in range(0, self.num_rows, step):
+            yield start, as_float32(self.read(start, min(start + step, self.num_rows)))
+
+    def gather(self, index: np.ndarray) -> np.ndarray:
+        """``column[index]`` as float32 for a non-decreasing ``index``, reading each block at most once."""
+        output = aligned_empty((len(index), *self.shape[1:]), np.float32)
+        if isinstance(self.values, np.ndarray) and self.values.dtype == np.float32:
+            return np.take(self.values, index, axis=0, out=output, mode="clip")
+        step = self.block_rows
+        starts = range(0, self.num_rows, step)
+        limits = np.searchsorted(index, [*starts, self.num_rows])
+        for start, first, last in zip(starts, limits[:-1], limits[1:], strict=True):
+            if first < last:
+                block = as_float32(self.read(start, min(start + step, self.num_rows)))
+                output[first:last] = block[index[first:last] - start]
+        return output
+
+
+def as_float32(values: np.ndarray) -> np.ndarray:
+    """The values as float32; what float32 cannot hold becomes infinite, which the checks report."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(np.float32, copy=False)
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise DataError(
+            f"column '{name}' is no array ({_first_line(error)}); pass numbers of shape (rows, size)."
+        ) from None
+
+
+def _require_numbers(name: str, dtype: np.dtype) -> None:
+    if dtype.kind in "biuf":
+        return
+    kind = {"O": "Python objects", "S": "bytes", "U": "text", "c": "complex numbers", "V": "records"}
+    raise DataError(
+        f"column '{name}' holds {kind.get(dtype.kind, 'values')} ({dtype}), not real numbers; "
+        "convert it to float32, one row of equal length per step."
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+MOST_NAMES = 1_000
+"""Names of a file that are looked at for a misspelled one."""
+
+
+@contextmanager
+def located(source: str) -> Iterator[None]:
+    """Put the name of the file in front of what is wrong with it."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from None
+
+
+def require_choice(setting: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse a rule that does not exist."""
+    if value not in choices:
+        raise SettingsError(f"{setting}={value!r} is unknown; choose one of {', '.join(choices)}.")
+
+
+def require_matrix(column: Column) -> Column:
+    """The column, if it has shape (rows, size) with at least one row and one number in it."""
+    shape = column.shape
+    if len(shape) >= 1 and shape[0] == 0:
+        raise DataError(f"column '{column.name}' is empty (shape {shape}); record at least two steps.")
+    if len(shape) == 2 and shape[1] > 0:
+        return column
+    if len(shape) == 1:
+        remedy = f"for one number per step use {column.name}[:, None]"
+    elif len(shape) > 2:
+        remedy = f"flatten each step, e.g. {column.name}.reshape(len({column.name}), -1)"
+    else:
+        remedy = "give one row of numbers for each step"
+    raise DataError(f"column '{column.name}' has shape {shape} where (rows, size) is expected; {remedy}.")
+
+
+def require_actions(column: Column, is_discrete: bool) -> Column:
+    """The column with shape (rows, size); one choice a step may come as (rows,)."""
+    if is_discrete and len(column.shape) == 1 and column.num_rows:
+        return Column(column.name, column.read(0, column.num_rows)[:, None])
+    return require_matrix(column)
+
+
+def require_single(column: Column, num_rows: int) -> Column:
+    """The column, if it has shape (rows,) or (rows, 1)."""
+    shape = column.shape
+    if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
+        raise DataError(f"column '{column.name}' has shape {shape}, expected ({num_rows},); give one number per step.")
+    require_length(column, num_rows)
+    return column
+
+
+def require_vector(column: Column, num_rows: int) -> np.ndarray:
+    """The whole column in its own type with shape (rows,); (rows, 1) is accepted."""
+    return require_single(column, num_rows).read(0, num_rows).reshape(num_rows)
+
+
+def require_length(column: Column, num_rows: int) -> None:
+    """Refuse a column that does not have one row for each observation."""
+    if column.num_rows != num_rows:
+        shorter = min(column.num_rows, num_rows)
+        raise DataError(
+            f"column '{column.name}' has {column.num_rows} rows and 'observations' has {num_rows}: row "
+            f"{shorter} has no partner. Every column needs one row per step; cut them to the same length "
+            "or mend the trajectory."
+        )
+
+
+def resembling_names(held: Iterable[str], columns: Mapping[str, object]) -> list[str]:
+    """One sentence for each name in a file that is none of the columns and resembles one that is missing (None)."""
+    missing = [name for name, values in columns.items() if values is None]
+    return [
+        f"column '{name}' is not read; if it is meant to be '{close[0]}', which is missing, rename it."
+        for name in islice(held, MOST_NAMES)
+        if name not in columns and (close := difflib.get_close_matches(name.lower(), missing, n=1, cutoff=0.8))
+    ]
+
+
+class FiniteCheck:
+    """Counts rows that are NaN, infinite, or beyond float32, block by block, and reports them all at once."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.count = 0
+        self.first = -1
+
+    def see(self, start: int, block: np.ndarray) -> None:
+        """Take note of one float32 block that begins at row ``start``."""
+        # A float64 sum of finite float32 values is finite, and much cheaper than a look at each value.
+        with np.errstate(invalid="ignore"):
+            if np.isfinite(block.sum(dtype=np.float64)):
+                return
+        bad = ~np.isfinite(block.reshape(len(block), -1)).all(axis=1)
+        if self.count == 0:
+            self.first = start + int(np.argmax(bad))
+        self.count += int(bad.sum())
+
+    def finish(self) -> None:
+        """Raise if anything was seen."""
+        if self.count:
+            rows = "row" if self.count == 1 else "rows"
+            raise DataError(
+                f"column '{self.name}' has {self.count} {rows} with NaN, infinity or numbers beyond "
+                f"float32, the first at row {self.first}; remove the episodes that hold them or mend the "
+                "trajectory."
+            )
+
+
+def require_finite(column: Column) -> None:
+    """Refuse a column with NaN, infinity or numbers that float32 cannot hold."""
+    check = FiniteCheck(column.name)
+    for start, block in column.blocks():
+        check.see(start, block)
+    check.finish()
+
+
+def require_flags(name: str, values: np.ndarray) -> np.ndarray:
+    """The flags as booleans; numbers must be 0 or 1."""
+    if values.dtype == np.bool_:
+        return values
+    wrong = ~((values == 0) | (values == 1))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"column '{name}' holds {values[row]!r} at row {row} ({int(wrong.sum())} such rows); flags are "
+            "0 or 1, so convert it to booleans."
+        )
+    return values.astype(np.bool_)
+
 
 # Recorded rows → episodes: where trajectories end, which rows stay, which are final observations.
 
@@ -265,7 +508,7 @@ def assemble(
     info = complete_info(info, rows.actions, rows.rewards, rows.valid, action_bounds, known)
     for message in info.warnings:
         warnings.warn(f"{info.name}: {message}", DataWarning, stacklevel=3)
-    return Dataset(*rows, info=info)
+    return Dataset(*rows, info=info, is_checked=True)
 
 
 @dataclass(frozen=True)

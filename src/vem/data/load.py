@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vem.data.actions import choices_of
-from vem.data.arrays import Prepared, prepare
-from vem.data.checks import Bounds, known_bounds, located
+from vem.data.actions import Bounds, choices_of, known_bounds
+from vem.data.arrays import Prepared, located, prepare
 from vem.data.dataset import Dataset, RowBlock, whole_episodes
 from vem.data.files import open_hdf5, read_hdf5, read_npz, require_file, user_path
 from vem.data.shards import SUFFIX, Report, open_shards, read_index, write_shards

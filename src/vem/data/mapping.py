@@ -220,7 +220,7 @@ class TableMap:
 
 
 def make_map(given: TableMap | Mapping[str, Any] | str | Path | None = None, **roles: Any) -> TableMap:
-    """The mapping that a TableMap, a dict, or a TOML or JSON file gives, with ``roles`` on top; not yet checked as a whole."""
+    """The mapping that a TableMap, a dict, or a TOML or JSON file gives, with ``roles`` on top; not yet checked."""
     if isinstance(given, str | Path):
         given = read_mapping(user_path(given))
     if isinstance(given, TableMap):

@@ -22,8 +22,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from vem.data.arrays import complete_info
-from vem.data.checks import Bounds, FiniteCheck, bounds_to_json, located, override_bounds
+from vem.data.actions import Bounds, bounds_to_json, override_bounds
+from vem.data.arrays import FiniteCheck, complete_info, located
 from vem.data.dataset import DataInfo, Dataset, Facts, RowBlock, facts_of, fingerprint, info_from_json, with_bounds
 from vem.data.files import json_value, require_inside, user_path
 from vem.errors import DataError, SettingsError

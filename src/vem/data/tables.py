@@ -15,9 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from vem.data.actions import ActionColumn
-from vem.data.arrays import assemble, lay_out, prepare
-from vem.data.checks import known_bounds, located
+from vem.data.actions import ActionColumn, known_bounds
+from vem.data.arrays import assemble, lay_out, located, prepare
 from vem.data.columns import (
     FEW_VALUES,
     MOST_LABELS,
