@@ -274,8 +274,6 @@ def find_resets(
     way that all rows are finite.
     """
     jumps, breaks = np.zeros((2, states.num_rows), np.bool_)
-    if successors is not None:
-        successors.require_finite()
     for start, block in states.blocks(overlap=1):
         before, after = block[:-1], block[1:]
         inside = slice(start, start + len(before))
@@ -285,6 +283,8 @@ def find_resets(
             breaks[inside] = np.any(np.abs(ahead - after) > MATCH_TOLERANCE * (1 + np.abs(after)), axis=1)
             if has_timeouts:
                 jumps[inside] &= np.any(ahead != after, axis=1)
+    if successors is not None:
+        successors.require_finite()
     return jumps, breaks
 
 
