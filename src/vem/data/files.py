@@ -119,10 +119,10 @@ def json_value(value: Any) -> Any:
 NEEDED = ("observations", "actions", "rewards")
 OPTIONAL = ("terminals", "timeouts", "next_observations")
 CONSTANT = "infos/goal"
-LARGEST_HELD = 256 << 20
-"""Bytes of a column up to which it is read at once; larger ones are read in blocks, twice."""
 MOST_LINKS = 16
 """Soft links that are followed on the way to one column; rings have no end."""
+LARGEST_HELD = 256 << 20
+"""Bytes of a column up to which it is read at once; larger ones are read in blocks, twice."""
 
 
 def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
@@ -204,46 +204,36 @@ def _dataset(file: Any, key: str) -> Any:
     raise DataError(f"column '{key}' is a group ({parts}), not an array; join its parts into one.")
 
 
-def _find(file: Any, key: str) -> Any:
-    """What the file itself holds under a name, or None; DataError for a link that is broken or leads elsewhere."""
+def _find(file: Any, path: str, key: str = "", depth: int = 0) -> Any:
+    """What the file itself holds under a path, or None; DataError for a link that is broken or leads elsewhere."""
     import h5py
     from h5py import h5l  # pyright: ignore[reportAttributeAccessIssue]
 
-    found: Any = file
-    left, num_links, target = key.split("/"), 0, ""
-    while left:
-        part = left.pop(0)
+    found, place = file, ""
+    for part in filter(None, path.split("/")):
         name = part.encode("utf-8", "surrogateescape")
-        if not part:
-            continue
-        is_held = isinstance(found, h5py.Group) and found.id.links.exists(name)
-        if target and (not is_held or num_links > MOST_LINKS):
-            raise DataError(
-                f"column '{key}' is a soft link to '{target}' in the same file, which cannot be found; store the array."
-            )
-        if not is_held:
+        if not isinstance(found, h5py.Group) or not found.id.links.exists(name):
             return None
         links = found.id.links
-        kind = links.get_info(name).type
-        if kind == h5l.TYPE_SOFT:
-            num_links, target = num_links + 1, links.get_val(name).decode("utf-8", "surrogateescape")
-            found, left = file if target.startswith("/") else found, [*target.split("/"), *left]
-        elif kind == h5l.TYPE_HARD:
-            found = found[part]
+        kind, is_followed = links.get_info(name).type, depth < MOST_LINKS
+        if kind == h5l.TYPE_SOFT and is_followed:
+            target = links.get_val(name).decode("utf-8", "surrogateescape")
+            found = _find(file, target if target.startswith("/") else f"{place}/{target}", key or path, depth + 1)
         else:
-            raise _elsewhere(key, "an external link")
-    if isinstance(found, h5py.Dataset) and (found.external or _is_joined(found)):
-        raise _elsewhere(key, "stored outside of the file" if found.external else "joined from other files")
+            found = found[part] if kind == h5l.TYPE_HARD else None
+        is_elsewhere = isinstance(found, h5py.Dataset) and (found.external or _is_joined(found))
+        if found is None or is_elsewhere:
+            raise DataError(
+                f"column '{key or path}' is a link that leads nowhere, or lies in another file, which is not opened; "
+                "store the array itself."
+            )
+        place = f"{place}/{part}"
     return found
 
 
 def _is_joined(dataset: Any) -> bool:
     """Whether it is a virtual dataset with parts in other files."""
     return dataset.is_virtual and any(source.file_name != "." for source in dataset.virtual_sources())
-
-
-def _elsewhere(key: str, how: str) -> DataError:
-    return DataError(f"column '{key}' is {how}, and no other file is opened for it; store the array here.")
 
 
 def _contents(file: Any) -> str:
