@@ -14,7 +14,6 @@ import numpy as np
 from vem.data.dataset import DataInfo, Dataset, info_from_json
 from vem.errors import DataError, RunError
 from vem.storage import misfit, read_tensors, write_tensors
-from vem.tasks import task_of
 
 OLD_RECORD_NAMES = {"updates": "steps"}
 """Names in lines and summaries of earlier versions → names now."""
@@ -37,9 +36,6 @@ class DataFacts:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> DataFacts:
         """The facts as config.json holds them; names that this version does not know are left out."""
-        if "task" not in stored:  # written before data knew their task
-            task = task_of(stored)
-            stored = {**stored, "task": task.name if task else None}
         facts = cls(info_from_json(stored), str(stored["sha256"]), int(stored["num_rows"]))
         if (part := misfit(facts, cls)) is not None:
             raise DataError(f"{part} in data is of another kind than it must be")
