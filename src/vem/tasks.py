@@ -98,7 +98,7 @@ def d4rl_file(name: str) -> str:
 
 def task_of_environment(environment: str) -> Task | None:
     """Return the task of this Gymnasium id with what all its datasets share: sizes, limits, references; or None."""
-    return next((task for task in _FAMILY_TASKS.values() if task.environment == environment), None)
+    return next((task for task in ENVIRONMENT_TASKS.values() if task.environment == environment), None)
 
 
 class Resolved(NamedTuple):
@@ -184,12 +184,12 @@ _ENVIRONMENT_ATTRIBUTES = ("environment", "env", "env_name", "env_id")
 def _any_task(text: str) -> Task | None:
     """The task of a dataset's name, of an environment's name (``door``, ``antmaze-medium-v0``) or of a Gymnasium id."""
     family = re.sub(r"-v[0-2]$", "", text.strip().lower().replace("_", "-"))
-    return find_task(text) or _FAMILY_TASKS.get(family) or task_of_environment(text)
+    return find_task(text) or ENVIRONMENT_TASKS.get(family) or task_of_environment(text)
 
 
 def _dataset_of(task: Task, named: Task | None) -> Task:
     """The named dataset, if ``task`` means only the environment and it is one of that environment."""
-    is_family = task.name in _FAMILY_TASKS
+    is_family = task.name in ENVIRONMENT_TASKS
     return named if is_family and named is not None and named.environment == task.environment else task
 
 
@@ -216,7 +216,7 @@ def _unused(unused: list[str]) -> str | None:
 
 
 def _suggestion(text: str) -> str:
-    known = [*TASKS, *_FAMILY_TASKS]
+    known = [*TASKS, *ENVIRONMENT_TASKS]
     close = difflib.get_close_matches(text.lower(), known, n=3, cutoff=0.6)
     return f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(dict.fromkeys(known))}."
 
@@ -287,8 +287,11 @@ TASKS: Mapping[str, Task] = MappingProxyType(
 )
 """Task name → Task: the 23 datasets of the paper, then the built-in PointMazes."""
 
-_FAMILY_TASKS = {name: TASKS.get(name) or Task(name, *facts, D4RL_REFERENCES) for name, facts in _FAMILIES.items()}
-"""Name of an environment → what all its datasets share; the paper's numbers only where it is a dataset's name too."""
+ENVIRONMENT_TASKS = {name: TASKS.get(name) or Task(name, *facts, D4RL_REFERENCES) for name, facts in _FAMILIES.items()}
+"""Name of an environment → what all its datasets share; the paper's numbers only where it is a dataset's name too.
+
+``vem.envs`` registers these: those of mazes are made by ``vem.envs.mazes``, all others by ``vem.envs.robots``.
+"""
 
 _D4RL_FILES = {
     name: f"Ant_maze_{maze}_noisy_multistart_{starts}_multigoal_{goals}_sparse"
