@@ -39,9 +39,7 @@ def _require_task(name: str, known: Sequence[str], what: str) -> Task:
 HIDDEN = (256, 256)
 LAST_WEIGHT = 1e-3
 """Bound of the last layer's fresh weights: means and log σ start near 0."""
-RANDOM = (
-    "roll-outs of a randomly initialized Gaussian policy, squashed by tanh; D4RL's description of random data"
-)
+RANDOM = "roll-outs of a randomly initialized Gaussian policy, squashed by tanh; D4RL's description of random data"
 
 
 class RandomGaussianPolicy:

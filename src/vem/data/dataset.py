@@ -14,6 +14,7 @@ import numpy as np
 from vem.data.actions import ActionColumn, Bounds, columns_from_json, require_codes
 from vem.data.encoding import Encoder
 from vem.errors import DataError, SettingsError
+from vem.storage import misfit
 
 if TYPE_CHECKING:
     from vem.data.shards import Shards
@@ -63,14 +64,6 @@ class DataInfo:
     """One sentence for each thing in the data that is legal and probably not meant."""
 
 
-_JSON_KINDS: dict[tuple[str, ...], tuple[type, ...]] = {
-    ("name", "source"): (str,),
-    ("task", "task_source", "environment", "bounds_source"): (str, type(None)),
-    ("rules", "metadata"): (dict,),
-    ("action_low", "action_high", "warnings", "action_columns"): (list, tuple),
-}
-
-
 def info_from_json(stored: dict[str, Any]) -> DataInfo:
     """The DataInfo that ``dataclasses.asdict`` and JSON left; names that this version does not know are left out.
 
@@ -78,15 +71,20 @@ def info_from_json(stored: dict[str, Any]) -> DataInfo:
     """
     known = {entry.name for entry in fields(DataInfo)}
     facts: dict[str, Any] = {name: value for name, value in stored.items() if name in known}
-    for names, kinds in _JSON_KINDS.items():
-        if wrong := next((name for name in names if name in facts and not isinstance(facts[name], kinds)), None):
-            raise ValueError(f"{wrong} is {str(facts[wrong])[:40]!r}")
-    facts |= {name: tuple(map(float, facts[name])) for name in ("action_low", "action_high") if name in facts}
-    facts |= {"warnings": tuple(map(str, facts["warnings"]))} if "warnings" in facts else {}
+    for name in ("action_low", "action_high", "warnings"):
+        if isinstance(facts.get(name), list):
+            facts[name] = tuple(facts[name])
     facts["action_columns"] = columns_from_json(facts.get("action_columns", ()))
     if facts.get("encoder") is not None:
         facts["encoder"] = Encoder.from_json(facts["encoder"])
-    return DataInfo(**facts)
+    return sound(DataInfo(**facts))
+
+
+def sound(facts: Any) -> Any:
+    """A dataclass that was read from JSON; ValueError unless its fields hold what their types say."""
+    if (part := misfit(facts, type(facts))) is not None:
+        raise ValueError(f"{part} is of another kind than it must be")
+    return facts
 
 
 def _bounded(column: ActionColumn, low: float, high: float) -> ActionColumn:
@@ -419,11 +417,12 @@ def trajectories_of(dataset: Dataset) -> np.ndarray:
 
 def take_episodes(dataset: Dataset, chosen: np.ndarray) -> Dataset:
     """The dataset of the chosen episodes alone."""
-    rows = np.repeat(chosen, dataset.episode_lengths + 1)
-    columns = {
-        name: getattr(dataset, name)[rows] for name in ("observations", "actions", "rewards", "valid", "terminal")
-    }
-    return dataclasses.replace(dataset, **columns)
+    return _take_rows(dataset, np.flatnonzero(np.repeat(chosen, dataset.episode_lengths + 1)))
+
+
+def _take_rows(dataset: Dataset, rows: np.ndarray, **changes: Any) -> Dataset:
+    columns = {name: np.asarray(getattr(dataset, name)[rows]) for name in RowBlock._fields}
+    return replace(dataset, **{**columns, **changes}, shards=None)
 
 
 def _ordinary_steps(dataset: Dataset, most_rows: int = 65_536) -> np.ndarray:
@@ -467,9 +466,7 @@ def sample_episodes(dataset: Dataset, num_rows: int = SAMPLE_ROWS) -> Dataset:
     order = np.random.default_rng(0).permutation(len(lengths))
     kept = np.zeros(len(lengths), bool)
     kept[order[: max(1, int(np.searchsorted(np.cumsum(lengths[order]), num_rows)))]] = True
-    rows = np.flatnonzero(np.repeat(kept, lengths))
-    columns = {name: np.asarray(getattr(dataset, name)[rows]) for name in RowBlock._fields}
-    return dataclasses.replace(dataset, **columns, shards=None)
+    return take_episodes(dataset, kept)
 
 
 # Changes of a whole Dataset that some programs make before learning.
@@ -481,17 +478,9 @@ def repeat_terminals(dataset: Dataset) -> Dataset:
     The first copy no longer ends the episode, so a terminal reward of r counts as r + γ·r there.
     """
     rows = np.repeat(np.arange(dataset.num_rows), np.where(dataset.terminal, 2, 1))
-    repeated = np.concatenate([rows[1:] == rows[:-1], [False]])
-    return dataclasses.replace(
-        dataset,
-        observations=dataset.observations[rows],
-        actions=dataset.actions[rows],
-        rewards=dataset.rewards[rows],
-        valid=dataset.valid[rows],
-        terminal=dataset.terminal[rows] & ~repeated,
-        info=dataclasses.replace(dataset.info, rules={**dataset.info.rules, "repeat_terminals": True}),
-        shards=None,
-    )
+    info = replace(dataset.info, rules={**dataset.info.rules, "repeat_terminals": True})
+    is_first = np.append(rows[1:] == rows[:-1], False)
+    return _take_rows(dataset, rows, info=info, terminal=dataset.terminal[rows] & ~is_first)
 
 
 # Where rows are cut when not all of them are looked at together: at the ends of episodes, wherever possible.
@@ -604,12 +593,8 @@ class Facts:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Facts:
         """The facts that ``to_json`` gave."""
-        names = ("observation_mean", "observation_deviation")
-        vectors: dict[str, Any] = {name: tuple(map(float, stored[name])) for name in names}
-        numbers = {name: value for name, value in stored.items() if name not in names}
-        if wrong := next((name for name, value in numbers.items() if not isinstance(value, int | float)), None):
-            raise ValueError(f"{wrong} is {str(numbers[wrong])[:40]!r}")
-        return cls(**numbers, **vectors)
+        vectors = {name: tuple(stored[name]) for name in ("observation_mean", "observation_deviation")}
+        return sound(cls(**{**stored, **vectors}))
 
 
 def facts_of(dataset: Dataset) -> Facts:
