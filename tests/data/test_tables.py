@@ -197,10 +197,6 @@ def test_sentinels_are_found_and_read_as_missing_if_declared():
     assert read(changes=changes, sentinels=[]).observations[3, 0] == -999
 
 
-def test_numbers_like_sentinels_among_others_are_numbers():
-    assert read(changes={"temp_in": np.linspace(0, 2000, 12) // 1 + 999}).observations.max() == 2999
-
-
 def test_columns_that_say_nothing_or_too_much_are_warned_of():
     with pytest.warns(DataWarning, match="column 'temp_in' never changes"):
         read(changes={"temp_in": np.ones(12)})
