@@ -79,6 +79,17 @@ def test_other_sources_are_converted_too(tmp_path):
     assert sharded.fingerprint() == load(tmp_path / "logs.npz").fingerprint()
 
 
+@pytest.mark.parametrize("actions", [np.arange(60) % 3, (np.arange(60) % 3)[:, None] * 1000])
+def test_choices_keep_their_labels(tmp_path, actions):
+    with h5py.File(tmp_path / "log.hdf5", "w") as stored:
+        stored["observations"], stored["actions"] = np.arange(60.0)[:, None], actions
+        stored["rewards"] = np.arange(60.0)
+    sharded, loaded = load(convert(tmp_path / "log.hdf5", tmp_path / "log.shards")), load(tmp_path / "log.hdf5")
+    assert sharded.fingerprint() == loaded.fingerprint()
+    assert sharded.info.action_columns == loaded.info.action_columns
+    assert len(sharded.info.action_columns[0].labels) == 3
+
+
 def test_rules_belong_to_the_conversion(folder):
     assert load(folder, split="terminals").num_rows
     with pytest.raises(SettingsError, match="was converted with split terminals and 'first-success' is asked for"):
