@@ -110,7 +110,7 @@ def simulate(policy: Any, dataset: Any, horizon: int) -> dict[str, Any]:
     from vem.evaluation.workers import Evaluator
     from vem.tasks import normalized_score
 
-    environment, _, references = find_environment(dataclasses.asdict(dataset.info))
+    environment, _, references = find_environment(dataset.info)
     policy = dataclasses.replace(
         policy, info={**policy.info, "settings": {**policy.info["settings"], "discount": DISCOUNT}}
     )

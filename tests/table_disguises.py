@@ -134,11 +134,6 @@ def numbers_in_two_ways(columns: Columns) -> str:
     return csv_text({**columns, **keys})
 
 
-def decimal_commas(columns: Columns) -> str:
-    shown = {name: [str(value).replace(".", ",") for value in columns[name]] for name in ("x", "u", "reward")}
-    return csv_text({**columns, **shown}, separator=";")
-
-
 def empty_lines(columns: Columns) -> str:
     return csv_text(columns).replace("\n", "\n\n", 3) + "\n\n"
 
@@ -150,7 +145,6 @@ def note_with_line_breaks(columns: Columns) -> str:
 SAME_TEXT = {
     "spaced numbers": spaced_numbers,
     "numbers in two ways": numbers_in_two_ways,
-    "decimal commas": decimal_commas,
     "empty lines": empty_lines,
     "note with line breaks": note_with_line_breaks,
     "written zones": lambda columns: csv_text(written_zones(columns)),

@@ -2,11 +2,11 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
+from vem.data.dataset import DataInfo
 from vem.errors import DataError, SettingsError
-from vem.tasks import TASKS, find_task, normalized_score, resolve_task, task_of, task_of_environment
+from vem.tasks import TASKS, d4rl_file, find_task, normalized_score, resolve_task, task_of, task_of_environment
 
 
 def test_every_dataset_of_the_paper_has_a_task():
@@ -58,12 +58,6 @@ def test_spellings_find_their_task(spelling, name):
 )
 def test_other_tasks_are_not_mistaken_for_benchmark_tasks(name):
     assert find_task(name) is None
-
-
-def test_references_score_zero_and_hundred():
-    for task in TASKS.values():
-        scores = normalized_score(task, np.array([task.minimum, task.maximum]))
-        np.testing.assert_allclose(scores, [0.0, 100.0])
 
 
 def test_a_score_by_hand():
@@ -183,13 +177,20 @@ def test_environments_of_others_are_kept_and_are_no_task():
     assert resolve_task(**minari) == (None, None, None, None)
 
 
-def test_stored_facts_know_their_task_and_older_ones_are_resolved():
-    assert task_of({"task": "door-human", "name": "hopper-medium"}) is TASKS["door-human"]
-    assert task_of({"task": None, "name": "hopper-medium"}) is None
-    older = {"name": "mine", "source": "mine.hdf5", "environment": None, "metadata": {"env": "antmaze-umaze"}}
-    assert task_of(older) is TASKS["antmaze-umaze"]
-    assert task_of({"name": "hopper-medium-v2", "environment": "vem/Hopper-v0"}) is TASKS["hopper-medium"]
-    assert task_of({"name": "door-human", "source": "minari:door-human"}) is None
-    assert task_of({"name": "logs", "metadata": None}) is None
+def test_stored_facts_know_their_task():
+    assert task_of(DataInfo("hopper-medium", task="door-human")) is TASKS["door-human"]
+    assert task_of(DataInfo("hopper-medium")) is None
+
+
+def test_files_of_the_benchmark_have_their_names():
     for task in TASKS.values():
-        assert task_of({"task": task.name}) is task
+        assert find_task(d4rl_file(task.name)) is task
+    assert d4rl_file("antmaze-umaze") == "Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse.hdf5"
+    assert d4rl_file("door-human") == "door-v0_demos_clipped.hdf5"
+    assert d4rl_file("hopper-medium") == "hopper_medium.hdf5"
+
+
+def test_tasks_have_a_family():
+    families = {name: task.family for name, task in TASKS.items()}
+    wanted = {"door-human": "adroit", "hopper-medium": "mujoco", "pointmaze-umaze": "antmaze"}
+    assert wanted.items() <= families.items()

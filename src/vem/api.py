@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -156,7 +155,7 @@ def has_environment(info: DataInfo, request: Request) -> bool:
     from vem.evaluation.environments import find_environment
 
     try:
-        find_environment(dataclasses.asdict(info))
+        find_environment(info)
     except SimulatorError as error:
         if request.hold_out:
             return False

@@ -57,19 +57,19 @@ class Task:
     paper_expectile: float | None = None
     """The paper's tuned τ for VEM; None where it gives none."""
 
+    @property
+    def family(self) -> str:
+        """The family whose settings apply: ``antmaze`` (with the built-in mazes), ``adroit`` or ``mujoco``."""
+        return next(family for start, family in _SETTINGS_FAMILIES.items() if self.environment.startswith(start))
+
 
 class HasReferences(Protocol):
     """A task, or anything else that knows the returns that score 0 and 100."""
 
     @property
-    def minimum(self) -> float:
-        """The return that scores 0."""
-        ...
-
+    def minimum(self) -> float: ...  # noqa: D102
     @property
-    def maximum(self) -> float:
-        """The return that scores 100."""
-        ...
+    def maximum(self) -> float: ...  # noqa: D102
 
 
 def normalized_score(references: HasReferences, returns: Returns) -> Returns:
@@ -83,30 +83,22 @@ def find_task(name: str) -> Task | None:
     Accepts the D4RL name with or without ``-v0``, ``-v1``, ``-v2``, and the names of D4RL's own HDF5 files,
     in any case and with ``_`` for ``-``. Minari ids (``D4RL/door/human-v2``) are other tasks, not found.
     """
-    stem = re.sub(r"\.(hdf5|h5)$", "", name.strip().lower())
-    if stem != name.strip().lower():
+    text = name.strip().lower()
+    stem = re.sub(r"\.(hdf5|h5)$", "", text)
+    if stem != text:
         stem = re.split(r"[/\\]", stem)[-1]
-    stem = stem.replace("_", "-")
-    if stem in _D4RL_FILES:
-        return TASKS[_D4RL_FILES[stem]]
-    return TASKS.get(re.sub(r"-v[0-2]$", "", stem))
+    plain = stem.replace("_", "-")
+    return TASKS.get(_NAMES.get(plain, re.sub(r"-v[0-2]$", "", plain)))
 
 
 def d4rl_file(name: str) -> str:
     """What D4RL calls the file of one of its datasets (version 0); without that, a file of the dataset's own name."""
-    found = next((stem for stem, task in _D4RL_FILES.items() if task == name), None)
-    if found is None:
-        return f"{name.replace('-', '_')}.hdf5"
-    if not found.startswith("ant-maze"):
-        return found.replace("-demos-clipped", "_demos_clipped").replace("-expert-clipped", "_expert_clipped") + ".hdf5"
-    words = found.replace("u-maze", "u=maze").replace("big-maze", "big=maze").replace("hardest-maze", "hardest=maze")
-    words = words.replace("true", "True").replace("false", "False").replace("ant-maze", "Ant-maze")
-    return f"{words.replace('-', '_').replace('=', '-')}.hdf5"
+    return f"{_D4RL_FILES.get(name, name.replace('-', '_'))}.hdf5"
 
 
 def task_of_environment(environment: str) -> Task | None:
     """Return the task of this Gymnasium id with what all its datasets share: sizes, limits, references; or None."""
-    return next((task for task in _FAMILY_TASKS.values() if task.environment == environment), None)
+    return next((task for task in ENVIRONMENT_TASKS.values() if task.environment == environment), None)
 
 
 class Resolved(NamedTuple):
@@ -174,30 +166,15 @@ def resolve_task(
 
 
 class HasTask(Protocol):
-    """Facts of a dataset that know their task, such as ``DataInfo``."""
+    """Facts of a dataset that know the name of their task, such as ``DataInfo``."""
 
     @property
-    def task(self) -> str | None:
-        """Name of the task."""
-        ...
+    def task(self) -> str | None: ...  # noqa: D102
 
 
-def task_of(facts: HasTask | Mapping[str, Any]) -> Task | None:
-    """Return the task that was resolved for a dataset, from its DataInfo or the dict that a run stores of it.
-
-    A dict of an older version has no ``task``; its environment, attributes and name are resolved here.
-    """
-    if not isinstance(facts, Mapping):
-        return _any_task(facts.task or "")
-    if "task" in facts:
-        return _any_task(str(facts["task"] or ""))
-    environment, metadata = facts.get("environment"), facts.get("metadata")
-    return resolve_task(
-        environment=environment if isinstance(environment, str) else None,
-        metadata=metadata if isinstance(metadata, Mapping) else None,
-        name=str(facts.get("name", "")),
-        source=str(facts.get("source", "")),
-    ).task
+def task_of(facts: HasTask) -> Task | None:
+    """Return the task that was resolved for a dataset."""
+    return _any_task(facts.task or "")
 
 
 _DATASET_ATTRIBUTES = ("dataset", "dataset_name", "dataset_id", "name")
@@ -207,12 +184,12 @@ _ENVIRONMENT_ATTRIBUTES = ("environment", "env", "env_name", "env_id")
 def _any_task(text: str) -> Task | None:
     """The task of a dataset's name, of an environment's name (``door``, ``antmaze-medium-v0``) or of a Gymnasium id."""
     family = re.sub(r"-v[0-2]$", "", text.strip().lower().replace("_", "-"))
-    return find_task(text) or _FAMILY_TASKS.get(family) or task_of_environment(text)
+    return find_task(text) or ENVIRONMENT_TASKS.get(family) or task_of_environment(text)
 
 
 def _dataset_of(task: Task, named: Task | None) -> Task:
     """The named dataset, if ``task`` means only the environment and it is one of that environment."""
-    is_family = task.name in _FAMILY_TASKS
+    is_family = task.name in ENVIRONMENT_TASKS
     return named if is_family and named is not None and named.environment == task.environment else task
 
 
@@ -239,7 +216,7 @@ def _unused(unused: list[str]) -> str | None:
 
 
 def _suggestion(text: str) -> str:
-    known = [*TASKS, *_FAMILY_TASKS]
+    known = [*TASKS, *ENVIRONMENT_TASKS]
     close = difflib.get_close_matches(text.lower(), known, n=3, cutoff=0.6)
     return f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(dict.fromkeys(known))}."
 
@@ -292,22 +269,16 @@ _PAPER_TABLE = (
 )
 
 
-def _paper_task(row: tuple) -> Task:
-    name, vem, vem_std, bail, bail_std, bcq, cql, awr, expectile = row
+def _paper_task(name: str, vem: float, vem_std: float, bail: float, bail_std: float, *others: Any) -> Task:
+    *means, expectile = others
+    scores = {"vem": PaperScore(vem, vem_std), "bail": PaperScore(bail, bail_std)}
+    scores |= {n: PaperScore(mean) for n, mean in zip(("bcq", "cql", "awr"), means, strict=True) if mean is not None}
     family = next(family for family in _FAMILIES if name == family or name.startswith(f"{family}-"))
-    scores = {
-        "vem": PaperScore(vem, vem_std),
-        "bail": PaperScore(bail, bail_std),
-        "bcq": PaperScore(bcq),
-        "awr": PaperScore(awr),
-    }
-    if cql is not None:
-        scores["cql"] = PaperScore(cql)
     return Task(name, *_FAMILIES[family], D4RL_REFERENCES, MappingProxyType(scores), expectile)
 
 
 TASKS: Mapping[str, Task] = MappingProxyType(
-    {row[0]: _paper_task(row) for row in _PAPER_TABLE}
+    {row[0]: _paper_task(*row) for row in _PAPER_TABLE}
     | {
         name: Task(name, *facts, BUILT_IN_REFERENCES)
         for name, facts in _FAMILIES.items()
@@ -316,27 +287,39 @@ TASKS: Mapping[str, Task] = MappingProxyType(
 )
 """Task name → Task: the 23 datasets of the paper, then the built-in PointMazes."""
 
-_FAMILY_TASKS = {name: TASKS.get(name) or Task(name, *facts, D4RL_REFERENCES) for name, facts in _FAMILIES.items()}
-"""Name of an environment → what all its datasets share; the paper's numbers only where it is a dataset's name too."""
+ENVIRONMENT_TASKS = {name: TASKS.get(name) or Task(name, *facts, D4RL_REFERENCES) for name, facts in _FAMILIES.items()}
+"""Name of an environment → what all its datasets share; the paper's numbers only where it is a dataset's name too.
+
+``vem.envs`` registers these: those of mazes are made by ``vem.envs.mazes``, all others by ``vem.envs.robots``.
+"""
 
 _D4RL_FILES = {
-    f"ant-maze-{maze}-noisy-multistart-{starts}-multigoal-{goals}-sparse{version}": name
+    name: f"Ant_maze_{maze}_noisy_multistart_{starts}_multigoal_{goals}_sparse"
     for name, maze, starts, goals in (
-        ("antmaze-umaze", "u-maze", "false", "false"),
-        ("antmaze-umaze-diverse", "u-maze", "true", "true"),
-        ("antmaze-medium-play", "big-maze", "true", "false"),
-        ("antmaze-medium-diverse", "big-maze", "true", "true"),
-        ("antmaze-large-play", "hardest-maze", "true", "false"),
-        ("antmaze-large-diverse", "hardest-maze", "true", "true"),
+        ("antmaze-umaze", "u-maze", False, False),
+        ("antmaze-umaze-diverse", "u-maze", True, True),
+        ("antmaze-medium-play", "big-maze", True, False),
+        ("antmaze-medium-diverse", "big-maze", True, True),
+        ("antmaze-large-play", "hardest-maze", True, False),
+        ("antmaze-large-diverse", "hardest-maze", True, True),
     )
-    for version in ("", "-fixed")
 } | {
-    f"{hand}{suffix}": f"{hand}-{kind}"
+    f"{hand}-{kind}": f"{hand}{suffix}"
     for hand in ("door", "hammer", "relocate", "pen")
     for suffix, kind in (
-        ("-v0-demos-clipped", "human"),
+        ("-v0_demos_clipped", "human"),
         ("-demos-v0-bc-combined", "cloned"),
-        ("-v0-expert-clipped", "expert"),
+        ("-v0_expert_clipped", "expert"),
     )
     if f"{hand}-{kind}" in TASKS
 }
+"""Task → what D4RL calls its file, without suffix."""
+
+_NAMES = {
+    f"{file.lower().replace('_', '-')}{version}": name
+    for name, file in _D4RL_FILES.items()
+    for version in ("", "-fixed")
+}
+
+_SETTINGS_FAMILIES = {"vem/AntMaze": "antmaze", "vem/PointMaze": "antmaze", "vem/Adroit": "adroit", "vem/": "mujoco"}
+"""Start of an environment's id → its family. The built-in mazes go with AntMaze: sparse goals."""

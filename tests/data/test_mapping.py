@@ -1,3 +1,4 @@
+import json
 import os
 import tomllib
 
@@ -9,8 +10,7 @@ pytest.importorskip("pyarrow")
 from heating_log import MAPPING, columns, table
 from vem.data.mapping import TableMap, make_map, to_toml
 from vem.data.proposal import propose
-from vem.data.table_columns import open_table
-from vem.data.tables import from_table
+from vem.data.tables import from_table, open_table
 from vem.errors import DataError, SettingsError
 
 FULL = {
@@ -34,6 +34,11 @@ def test_a_mapping_survives_json_and_toml(tmp_path):
     (tmp_path / "map.toml").write_text(text, encoding="utf-8")
     assert make_map(tmp_path / "map.toml") == make_map(str(tmp_path / "map.toml")) == mapping
     assert make_map(mapping, gap="keep").gap == "keep"
+    (tmp_path / "map.json").write_text(json.dumps(FULL), encoding="utf-8")
+    assert make_map(tmp_path / "map.json") == mapping
+    (tmp_path / "map.json").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"map\.json: the mapping is no JSON"):
+        make_map(tmp_path / "map.json")
 
 
 def test_names_of_columns_need_not_be_words(tmp_path):

@@ -151,7 +151,7 @@ def test_other_action_spaces_are_refused():
 
 def test_not_finite_names_the_column():
     write([episode(0, 4, observations=lambda time: np.full((5, 2), np.nan, np.float32))])
-    with pytest.raises(DataError, match=r"minari:test/points-v0: column 'observations' has 4 rows .* row 0"):
+    with pytest.raises(DataError, match=r"minari:test/points-v0: column 'observations' holds NaN.* row 0"):
         read_minari("test/points-v0")
 
 

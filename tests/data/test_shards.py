@@ -79,6 +79,17 @@ def test_other_sources_are_converted_too(tmp_path):
     assert sharded.fingerprint() == load(tmp_path / "logs.npz").fingerprint()
 
 
+@pytest.mark.parametrize("actions", [np.arange(60) % 3, (np.arange(60) % 3)[:, None] * 1000])
+def test_choices_keep_their_labels(tmp_path, actions):
+    with h5py.File(tmp_path / "log.hdf5", "w") as stored:
+        stored["observations"], stored["actions"] = np.arange(60.0)[:, None], actions
+        stored["rewards"] = np.arange(60.0)
+    sharded, loaded = load(convert(tmp_path / "log.hdf5", tmp_path / "log.shards")), load(tmp_path / "log.hdf5")
+    assert sharded.fingerprint() == loaded.fingerprint()
+    assert sharded.info.action_columns == loaded.info.action_columns
+    assert len(sharded.info.action_columns[0].labels) == 3
+
+
 def test_rules_belong_to_the_conversion(folder):
     assert load(folder, split="terminals").num_rows
     with pytest.raises(SettingsError, match="was converted with split terminals and 'first-success' is asked for"):
@@ -101,8 +112,8 @@ def test_an_interrupted_conversion_goes_on_where_it_was(file, tmp_path, monkeypa
         convert(file, out, report=interrupt)
     with pytest.raises(DataError, match="the conversion is not finished; go on with: vem data convert SOURCE"):
         load(out)
-    with (out / "unfinished.jsonl").open("a") as journal:
-        journal.write('[1, 2, "cut')  # as if the process had been killed while it wrote
+    with (out / "rewards.bin").open("ab") as column:
+        column.write(b"cut")  # as if the process had been killed while it wrote
     started = []
     convert(file, out, report=lambda what, done, total: started.append(done))
     assert started[0] > (written + 1) * SHARD_ROWS
@@ -113,15 +124,16 @@ def test_an_interrupted_conversion_goes_on_where_it_was(file, tmp_path, monkeypa
 def test_a_killed_process_leaves_what_can_be_gone_on_with(file, tmp_path):
     out = tmp_path / "walks.shards"
     program = (
-        "import sys, time; from vem.data import conversion, writing\n"
-        f"writing.FLUSH_ROWS = {SHARD_ROWS}\n"
-        "conversion.convert(sys.argv[1], sys.argv[2], report=lambda *_: (print(flush=True), time.sleep(60)))"
+        "import sys, time; from vem.data import load, shards\n"
+        f"shards.FLUSH_ROWS = {SHARD_ROWS}\n"
+        "load.convert(sys.argv[1], sys.argv[2], report=lambda *_: (print(flush=True), time.sleep(60)))"
     )
     process = subprocess.Popen([sys.executable, "-c", program, file, out], stdout=subprocess.PIPE)
     process.stdout.readline()  # the first shard is written
     process.kill()
     process.communicate()
-    assert (out / "unfinished.jsonl").exists()
+    with pytest.raises(DataError, match="the conversion is not finished"):
+        load(out)
     assert load(convert(file, out)).fingerprint() == load(file).fingerprint()
 
 
@@ -166,7 +178,7 @@ def test_a_flipped_byte_is_one_clear_error_where_it_is_read(folder, column, caps
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_missing_or_truncated_file_is_one_clear_error(folder):
+def test_a_missing_or_truncated_file_is_one_clear_error(folder, capsys):
     content = (folder / "actions.bin").read_bytes()
     (folder / "actions.bin").write_bytes(content[:-1])
     with pytest.raises(DataError, match=r"actions.bin: the shards of column 'actions' end in shard [23]: the file has"):
@@ -176,6 +188,8 @@ def test_a_missing_or_truncated_file_is_one_clear_error(folder):
         load(folder)
     with pytest.raises(DataError, match=r"absent.shards: does not exist"):
         load(folder.parent / "absent.shards")
+    assert main(["data", "verify", str(folder / "rewards.bin")]) == 1
+    assert "rewards.bin: is a file; shards are a folder" in capsys.readouterr().err
 
 
 def test_a_damaged_index_is_one_clear_error(folder):
@@ -292,7 +306,7 @@ def test_blocks_of_rows_are_checked(tmp_path):
     assert open_shards(path).info.warnings[0].startswith("column 'rewards' is zero in every step")
     broken = rows._replace(rewards=np.array([0, np.nan, 0]))
     open_ended = rows._replace(valid=np.ones(3, bool))
-    with pytest.raises(DataError, match="'rewards' has 1 row with NaN"):
+    with pytest.raises(DataError, match="'rewards' holds NaN or infinity at row 4"):
         write_shards(tmp_path / "b.shards", lambda first: [rows, broken], DataInfo("mine"), **sizes)
     with pytest.raises(DataError, match="the last row is valid"):
         write_shards(tmp_path / "c.shards", lambda first: [open_ended], DataInfo("mine"), **sizes)

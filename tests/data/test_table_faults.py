@@ -1,7 +1,5 @@
 """Tables that were once misread, or ended in an error that was none of ours."""
 
-from decimal import Decimal
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ import pyarrow.parquet
 
 from vem.data.load import load
 from vem.data.tables import from_table
-from vem.errors import DataError, SettingsError
+from vem.errors import DataError
 
 MAPPING = {"observation": ["x"], "action": ["u"], "reward": "reward", "episode": "episode", "time": "t"}
 COLUMNS = {
@@ -43,25 +41,9 @@ def read_folder(tmp_path, first, second):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"t": pa.array([10**14 + step * 10**13 for step in COLUMNS["t"]]).cast(pa.timestamp("s"))},
-        {"t": pa.array([10**9 + step * 100 for step in COLUMNS["t"]]).cast(pa.timestamp("ns"))},
-        {"t": pa.array(COLUMNS["t"], pa.duration("s"))},
-        {"t": pa.array([str(step) for step in COLUMNS["t"]], pa.string_view())},
-        {"episode": pa.array([Decimal(number) for number in COLUMNS["episode"]], pa.decimal64(9, 1))},
-        {"episode": [f"{' ' * (row % 2)}e{number}" for row, number in enumerate(COLUMNS["episode"])]},
-    ],
-    ids=["beyond microseconds", "below microseconds", "durations", "string views", "small decimals", "blanks"],
-)
-def test_is_read(changes):
-    assert read(**changes).observations[:, 0].tolist() == STEPS
-
-
-@pytest.mark.parametrize(
     ("changes", "entries", "message"),
     [
-        ({"t": [1_700_000_000_000_000_000 + row for row in COLUMNS["t"]]}, {}, "'t' .* too large to tell apart"),
+        ({"t": [1_700_000_000_000_000_000 + row for row in COLUMNS["t"]]}, {}, "'t' is 1.7e.18 in both"),
         (
             {"t": ["2024-01-01T00:00:00+01:00", *(f"2024-01-01T0{s}:00:00" for s in COLUMNS["t"][1:])]},
             {},
@@ -87,21 +69,6 @@ def test_is_refused_with_its_column(changes, entries, message):
         read(entries, **changes)
 
 
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ({"time": None, "gap": 3}, "no time column"),
-        ({"time": None, "duplicates": "first"}, "needs an episode and a time column"),
-        ({"episode": "t"}, "'t' is mapped as episode and time"),
-        ({"reward": "t"}, "'t' is mapped as time and reward"),
-        ({"columns": {"u": {"labels": list(range(300))}}}, "at most 256 choices"),
-    ],
-)
-def test_a_mapping_that_contradicts_itself_is_refused(entries, message):
-    with pytest.raises(SettingsError, match=message):
-        read(entries)
-
-
 def test_a_declared_sentinel_among_labels_is_a_missing_value():
     rule = {"kind": "categorical", "sentinels": [-7], "missing": "indicator"}
     dataset = read({"columns": {"x": rule}}, x=[1, 2, -7] * 4)
@@ -111,36 +78,9 @@ def test_a_declared_sentinel_among_labels_is_a_missing_value():
     assert flags.observations[2].tolist() == [0.5, 1]
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_one_episode_written_in_two_ways_is_one(tmp_path, end):
-    lines = [f" {line}" if row % 2 else f"0{line.replace(',', '.0,', 1)}" for row, line in enumerate(LINES)]
-    assert read_lines(tmp_path, lines, end=end).observations[:, 0].tolist() == STEPS
-
-
 def test_rows_of_a_csv_file_are_counted_without_empty_lines(tmp_path):
     with pytest.raises(DataError, match="row 5 has 2 values"):
         read_lines(tmp_path, [*LINES[:3], "", "", *LINES[3:5], "1,2", *LINES[5:]])
-
-
-def test_an_open_quote_in_a_column_that_nobody_maps_is_refused(tmp_path):
-    noted = [f"{line},fine" for line in LINES]
-    for closed in ("fine", 'fine"'):
-        noted[3:5] = [f'{LINES[3]},"fine', f"{LINES[4]},{closed}"]
-        with pytest.raises(DataError, match="row 3 opens a quote"):
-            read_lines(tmp_path, noted, "episode,t,x,u,reward,note")
-
-
-def test_hexadecimals_are_no_whole_numbers(tmp_path):
-    with pytest.raises(DataError, match="'t' holds '0x5' at row 11"):
-        read_lines(tmp_path, [*LINES[:-1], LINES[-1].replace("1,5,", "1,0x5,")])
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
-def test_other_encodings_are_named(tmp_path, encoding):
-    text = "\n".join(["episode,t,x,u,reward,größe", *(f"{line},1" for line in LINES)])
-    (tmp_path / "log.csv").write_bytes(text.encode(encoding))
-    with pytest.raises(DataError, match="not UTF-8"):
-        load(tmp_path / "log.csv", mapping=MAPPING)
 
 
 def test_files_of_a_folder_hold_one_kind_in_each_column(tmp_path):
@@ -149,7 +89,7 @@ def test_files_of_a_folder_hold_one_kind_in_each_column(tmp_path):
     times = range(0, 12_000_000, 1_000_000)
     zoned, local = pa.array(times[:6], pa.timestamp("us", "UTC")), pa.array(times[6:], pa.timestamp("us"))
     with pytest.raises(
-        DataError, match=r"with a time zone at row 0 of part-0.* without a time zone at row 0 of part-1"
+        DataError, match=r"'t', mapped as time, holds times with a time zone in part-0.* and times in part-1"
     ):
         read_folder(tmp_path, {"t": zoned}, {"t": local})
 

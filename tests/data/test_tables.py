@@ -14,9 +14,7 @@ import pyarrow.parquet
 from heating_log import MAPPING, columns, table
 from vem.data.description import describe
 from vem.data.load import convert, load
-from vem.data.mapping import make_map
-from vem.data.table_columns import open_table
-from vem.data.tables import from_table, row_blocks
+from vem.data.tables import from_table, open_table
 from vem.errors import DataError, DataWarning, SettingsError
 
 SHUFFLED = [7, 2, 11, 0, 5, 9, 4, 1, 10, 3, 8, 6]
@@ -79,11 +77,14 @@ def test_frames_of_pandas_and_polars():
     assert from_table(indexed, MAPPING).fingerprint() == read().fingerprint()
 
 
-def test_semicolons_and_decimal_commas(tmp_path):
-    lines = ["t;x;a;reward", *(f"{i};{i},5;0,{i};1" for i in range(5))]
+def test_semicolons(tmp_path):
+    lines = ["t;x;a;reward", *(f"{i};{i}.5;0.{i};1" for i in range(5))]
     (tmp_path / "log.csv").write_text("\n".join(lines), encoding="utf-8")
     dataset = load(tmp_path / "log.csv", observation=["x"], action=["a"])
     np.testing.assert_array_equal(dataset.observations[:, 0], np.arange(5) + 0.5)
+    (tmp_path / "log.csv").write_text("\n".join(lines).replace(".", ","), encoding="utf-8")
+    with pytest.raises(DataError, match="'a' holds '0,0' at row 0"):
+        load(tmp_path / "log.csv", observation=["x"], action=["a"], columns={"a": {"kind": "box"}})
 
 
 def test_columns_named_by_convention_need_no_mapping():
@@ -136,7 +137,7 @@ def test_a_table_without_order_is_one_trajectory_and_says_so():
     assert dataset.num_episodes == 1
     jumping = np.where(np.arange(300) < 150, np.arange(300.0), np.arange(300.0) + 1e4)
     log = {"x": jumping, "a": np.arange(300.0), "r": np.arange(300.0)}
-    with pytest.warns(DataWarning, match=r"one trajectory|jump at 1 rows, first after row 149"):
+    with pytest.warns(DataWarning, match=r"one trajectory|jumps at 1 steps .*first after row 149"):
         dataset = from_table(log, {"observation": ["x"], "action": ["a"], "reward": "r"})
     assert dataset.num_episodes == 2
     assert dataset.info.rules["teleports"] == "split"
@@ -194,10 +195,6 @@ def test_sentinels_are_found_and_read_as_missing_if_declared():
     held = read(changes=changes, columns={"temp_in": {"sentinels": [-999], "missing": "forward-fill"}})
     np.testing.assert_array_equal(held.observations[2:5, 0], [19, 19, 19])
     assert read(changes=changes, sentinels=[]).observations[3, 0] == -999
-
-
-def test_numbers_like_sentinels_among_others_are_numbers():
-    assert read(changes={"temp_in": np.linspace(0, 2000, 12) // 1 + 999}).observations.max() == 2999
 
 
 def test_columns_that_say_nothing_or_too_much_are_warned_of():
@@ -270,6 +267,30 @@ def test_flags_and_ends():
         read(changes={"done": np.arange(12) // 4 + (np.arange(12) == 4)}, terminal="done")
 
 
+def test_ends_may_be_written_as_words():
+    words = ["no"] * 11 + ["Yes"]
+    assert read(changes={"done": words}, terminal="done").fingerprint() == read(terminal="done").fingerprint()
+    with pytest.raises(DataError, match="column 'done' holds 'maybe' at row 3"):
+        read(changes={"done": [*words[:3], "maybe", *words[4:]]}, terminal="done")
+
+
+def test_the_first_text_that_is_no_number_is_named():
+    values = [f"{row}.5" for row in range(240)]
+    log = {"x": [*values[:7], "n/b", *values[8:]], "a": np.arange(240.0), "r": np.arange(240.0), "t": np.arange(240)}
+    with pytest.raises(DataError, match=r"more than 100 different values \(the first that is no number: 'n/b' at"):
+        from_table(log, {"observation": ["x"], "action": ["a"], "reward": "r", "time": "t"})
+
+
+def test_folders_named_by_a_column_hold_it(tmp_path):
+    for day in (0, 1):
+        folder = tmp_path / f"day={day}"
+        folder.mkdir()
+        pyarrow.parquet.write_table(table(range(6 * day, 6 * day + 6)).drop_columns("day"), folder / "part.parquet")
+    assert load(tmp_path, mapping=MAPPING).fingerprint() == read().fingerprint()
+    with pytest.raises(DataError, match=r"column 'wind', mapped as observation, is not in the table"):
+        load(tmp_path, mapping=MAPPING, observation=["wind"])
+
+
 def test_errors_name_file_column_and_row(tmp_path):
     lines = ["t,x,a,r", *(f"{i},{i},{i},1" for i in range(200))]
     roles = {"observation": ["x"], "action": ["a"], "reward": "r", "time": "t"}
@@ -329,15 +350,6 @@ def test_a_table_has_at_most_ten_thousand_columns(tmp_path, num_columns):
         open_table(tmp_path / "a.csv")
     with pytest.raises(DataError, match="more than 10,000 columns"):
         open_table({f"column{number}": [1.0] for number in range(10_001)})
-
-
-def test_row_blocks_hold_all_rows_in_order(monkeypatch):
-    monkeypatch.setattr("vem.data.table_columns.BATCH_ROWS", 5)
-    dataset, held = read(), open_table(table(SHUFFLED))
-    blocks = list(row_blocks(held, make_map(MAPPING), dataset.info.encoder))
-    assert [block.start for block in blocks] == [0, 5, 10]
-    np.testing.assert_array_equal(np.concatenate([block.rewards for block in blocks]), columns()["reward"][SHUFFLED])
-    assert read(SHUFFLED).fingerprint() == dataset.fingerprint()
 
 
 def test_a_mapping_is_for_tables(tmp_path):

@@ -102,24 +102,3 @@ def test_rewards_differ_from_gymnasium_robotics_only_in_the_reach(name, distance
         assert min(abs(difference), abs(difference - 0.2 * distance(hand))) < 1e-5
         levels.add(round(ours / 4))
     assert len(levels) >= num_bonuses - 1
-
-
-def test_reaching_costs_in_the_door_task():
-    env = envs.make("door-human")
-    env.reset(seed=0)
-    observation, reward, _, _, _ = env.step(np.zeros(28))
-    reach, angle = np.linalg.norm(observation[35:38]), observation[28]
-    speed = np.sum(env.unwrapped.data.qvel**2)
-    assert reward == pytest.approx(-0.1 * reach - 0.1 * (angle - 1.57) ** 2 - 1e-5 * speed)
-
-
-def test_an_open_door_is_a_success():
-    env = envs.make("door-expert")
-    env.reset(seed=0)
-    hand = env.unwrapped
-    qpos = hand.data.qpos.copy()
-    qpos[hand.door_hinge_addrs] = 1.5
-    hand.set_state(qpos, np.zeros_like(hand.data.qvel))
-    _, reward, _, _, info = env.step(np.zeros(28))
-    assert info["success"] is True
-    assert reward > 19

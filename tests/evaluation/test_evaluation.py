@@ -2,12 +2,14 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
 import pytest
 
 import evaluation_cases as cases
+from vem.data.dataset import DataInfo
 from vem.errors import RunError, SettingsError, SimulatorError
 from vem.evaluation.environments import EnvironmentSpec, References, find_environment, find_target
 from vem.evaluation.evaluate import evaluate, evaluate_run_at, how_acting, num_periods
@@ -370,14 +372,14 @@ def test_value_errors_are_signed_value_minus_return():
 # Environments and references
 
 
-DATA = {"name": "logs", "source": "arrays", "environment": None, "metadata": {}}
+DATA = DataInfo("logs")
 
 
 def test_the_environment_is_the_datas_own_or_the_given_one():
-    hopper = find_environment({**DATA, "environment": "vem/Hopper-v0"})
+    hopper = find_environment(replace(DATA, environment="vem/Hopper-v0"))
     assert hopper[0] == "vem/Hopper-v0"
     assert hopper[2].source == "D4RL"
-    assert find_environment({**DATA, "name": "hopper-medium-v2"}) == hopper
+    assert find_environment(replace(DATA, task="hopper-medium")) == hopper
     assert find_environment(DATA, "hopper-medium") == hopper
     assert find_environment(DATA, "Pendulum-v1") == ("Pendulum-v1", "Pendulum-v1", None)
     with pytest.raises(SimulatorError, match=r"logs names no environment; give vem evaluate .*\(--env ID\)"):
@@ -385,7 +387,7 @@ def test_the_environment_is_the_datas_own_or_the_given_one():
 
 
 def test_antmaze_is_evaluated_at_the_goal_the_rewards_were_labeled_with():
-    data = {**DATA, "name": "antmaze-umaze", "environment": "vem/AntMaze-UMaze-v0", "metadata": {"goal": [1.25, 9.5]}}
+    data = replace(DATA, name="antmaze-umaze", environment="vem/AntMaze-UMaze-v0", metadata={"goal": [1.25, 9.5]})
     environment, name, _ = find_environment(data)
     assert "goal at (1.25, 9.50)" in name
     assert not isinstance(environment, str)
@@ -393,19 +395,19 @@ def test_antmaze_is_evaluated_at_the_goal_the_rewards_were_labeled_with():
     for seed in (0, 1):
         assert env.reset(seed=seed)[1]["goal"] == pytest.approx([1.25, 9.5])
     env.close()
-    assert find_environment({**data, "metadata": {}})[0] == "vem/AntMaze-UMaze-v0"
+    assert find_environment(replace(data, metadata={}))[0] == "vem/AntMaze-UMaze-v0"
 
 
 def test_minari_data_keeps_its_own_references():
     facts = {"environment": "AdroitHandDoor-v1", "ref_min_score": -10.0, "ref_max_score": 20.0}
-    data = {**DATA, "name": "D4RL/door/none-v0", "source": "minari:D4RL/door/none-v0", "metadata": facts}
+    data = replace(DATA, name="D4RL/door/none-v0", source="minari:D4RL/door/none-v0", metadata=facts)
     environment, _, references = find_environment(data)
     assert environment == "AdroitHandDoor-v1"
     assert references == References(-10.0, 20.0, "Minari D4RL/door/none-v0")
-    _, _, without = find_environment({**data, "metadata": {"environment": "AdroitHandDoor-v1"}})
+    _, _, without = find_environment(replace(data, metadata={"environment": "AdroitHandDoor-v1"}))
     assert without is None
     with pytest.raises(SimulatorError, match="names no environment"):
-        find_environment({**data, "metadata": {}})
+        find_environment(replace(data, metadata={}))
 
 
 def test_a_minari_datasets_environment_has_its_arguments(tmp_path, monkeypatch):
@@ -425,7 +427,7 @@ def test_a_minari_datasets_environment_has_its_arguments(tmp_path, monkeypatch):
     )
     with pytest.warns(UserWarning, match="is set to None"):
         minari.create_dataset_from_buffers("test/maze-v0", [steps], env=env)
-    data = {**DATA, "source": "minari:test/maze-v0", "metadata": {"environment": "vem/PointMaze-UMaze-v0"}}
+    data = replace(DATA, source="minari:test/maze-v0", metadata={"environment": "vem/PointMaze-UMaze-v0"})
     environment, name, _ = find_environment(data)
     assert name == "vem/PointMaze-UMaze-v0"
     with Evaluator(environment, 1) as evaluator:

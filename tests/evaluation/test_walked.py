@@ -50,7 +50,7 @@ def write_onnx(path, num_inputs=31, num_outputs=8, names=("x",)):
 
 
 def test_the_executor_is_asked_for_a_usual_move_toward_the_waypoint(walker):
-    walk = load_walker(walker).walk
+    walk = load_walker(walker)
     # Moves are usually 2 m in x and in y, so the executor is asked for 2·√2 m, which are √2 in its own unit.
     observation = np.random.default_rng(0).normal(size=29)
     np.testing.assert_allclose(walk(observation, np.array([0.5, 0.0]))[0], np.tanh(np.sqrt(0.5)), rtol=1e-5)
@@ -59,7 +59,7 @@ def test_the_executor_is_asked_for_a_usual_move_toward_the_waypoint(walker):
 
 
 def test_an_onnx_file_gets_the_observation_and_the_way(tmp_path):
-    walk = load_walker(write_onnx(tmp_path / "walker.onnx")).walk
+    walk = load_walker(write_onnx(tmp_path / "walker.onnx"))
     np.testing.assert_allclose(walk(np.ones(29), np.array([3.0, 9.0])), [0.3, *[0] * 7], rtol=1e-6)
 
 
@@ -79,7 +79,7 @@ def test_an_onnx_file_without_outputs_or_with_actions_that_are_no_numbers_is_ref
 
 
 def test_an_onnx_file_whose_actions_are_no_numbers_later_is_refused_there(tmp_path):
-    walk = load_walker(write_onnx(tmp_path / "walker.onnx")).walk
+    walk = load_walker(write_onnx(tmp_path / "walker.onnx"))
     with pytest.raises(RunError, match="gives NaN or infinity as an action"):
         walk(np.full(29, np.nan), np.array([3.0, 9.0]))
 

@@ -17,7 +17,7 @@ import table_cases
 import table_disguises
 import table_faults
 import table_file_faults
-from table_cases import FORMS, MAPPING, TEXT, TYPED, sound, true_transitions
+from table_cases import FORMS, MAPPING, TYPED, sound, true_transitions
 from vem.data.load import load
 from vem.errors import DataError, DataWarning, VemError
 
@@ -163,11 +163,3 @@ def test_damaged_files_are_read_or_refused(suffix, count, tmp_path):
         with contextlib.suppress(VemError):  # any other error, or the end of the process, is a fault
             dataset = read_quietly(tmp_path / f"case{suffix}", mapping=MAPPING)
             assert np.isfinite(dataset.observations).all()
-
-
-def test_the_generated_tables_are_more_than_five_thousand():
-    forms = len(FORMS)
-    refused = len(table_faults.WAYS) * forms + len(table_faults.TYPED_WAYS) * 3 + len(table_faults.FRAME_WAYS) * 20
-    files = 5 * (len(table_file_faults.TEXT_FAULTS) + len(table_file_faults.FOLDER_FAULTS)) + 4 * 18
-    assert (refused + files) * MANY >= 5000
-    assert set(TEXT) < set(FORMS)

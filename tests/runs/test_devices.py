@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from small_runs import make_run, tiny_dataset, tiny_settings
-from vem.data.checks import ALIGNMENT
+from vem.data.arrays import ALIGNMENT
 from vem.policy import load_policy
 from vem.training.request import make_request
 from vem.training.run import Run

@@ -138,7 +138,7 @@ def _map(options: argparse.Namespace) -> None:
     """Print or write the proposed mapping, with the reasons as comments."""
     from vem.data.mapping import make_map, to_toml
     from vem.data.proposal import propose
-    from vem.data.table_columns import open_table
+    from vem.data.tables import open_table
     from vem.errors import DataError
 
     if options.out and Path(options.out).exists():

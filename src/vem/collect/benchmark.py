@@ -1,13 +1,13 @@
-"""The benchmark's ``*-random`` data: roll-outs of a Gaussian policy that was never trained, as D4RL describes them."""
+"""The benchmark's data that can be made, by D4RL's recipes: random policies, clones of demonstrations, led ants."""
 
 from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +20,26 @@ from vem.tasks import TASKS, Task, find_task, task_of
 from vem.training.request import make_request
 from vem.training.run import Run
 
+RANDOM_TASKS = tuple(name for name in TASKS if name.endswith("-random"))
+CLONED_TASKS = tuple(name for name in TASKS if name.endswith("-cloned"))
+WALKED_TASKS = tuple(name for name in TASKS if name.startswith("antmaze-"))
+
+
+def _require_task(name: str, known: Sequence[str], what: str) -> Task:
+    """The task of that name; DataError lists those that can be made."""
+    task = find_task(name)
+    if task is None or task.name not in known:
+        raise DataError(f"{name!r} is {what}: expected one of {', '.join(known)}.")
+    return task
+
+
+# ``*-random``: roll-outs of a Gaussian policy that was never trained.
+
+
 HIDDEN = (256, 256)
 LAST_WEIGHT = 1e-3
 """Bound of the last layer's fresh weights: means and log σ start near 0."""
-RECIPE = "roll-outs of a randomly initialized Gaussian policy, squashed by tanh; D4RL's description of random data"
-RANDOM_TASKS = tuple(name for name in TASKS if name.endswith("-random"))
-DEFAULT_NUM_ROWS = 1_000_000
+RANDOM = "roll-outs of a randomly initialized Gaussian policy, squashed by tanh; D4RL's description of random data"
 
 
 class RandomGaussianPolicy:
@@ -52,31 +66,21 @@ class RandomGaussianPolicy:
 def write_random(
     path: str | Path,
     name: str,
-    num_rows: int = DEFAULT_NUM_ROWS,
+    num_rows: int = 1_000_000,
     seed: int = 0,
     report: Report = lambda what, done, total: None,
 ) -> Path:
     """Record ``name`` (``hopper-random``, …) and return the file's path; equal arguments give equal rows."""
-    task = random_task(name)
-    recipe = Recipe(task, RECIPE, num_rows, seed)
+    task = _require_task(name, RANDOM_TASKS, "not data of a random policy")
+    recipe = Recipe(task, RANDOM, num_rows, seed)
     recipe.check()
     policy = RandomGaussianPolicy(task.observation_size, task.action_size, seed)
     return write_trajectory(path, recipe, rolling_out(policy.act), report=report)
 
 
-def random_task(name: str) -> Task:
-    """The task of that name; DataError lists those that can be made."""
-    task = find_task(name)
-    if task is None or task.name not in RANDOM_TASKS:
-        raise DataError(f"{name!r} is not data of a random policy: expected one of {', '.join(RANDOM_TASKS)}.")
-    return task
+# ``*-cloned``, from the ``*-human`` data: demonstrations and roll-outs of their clone.
 
 
-# The benchmark's ``*-cloned`` data from its ``*-human`` data, by D4RL's recipe.
-
-
-CLONED_TASKS = tuple(name for name in TASKS if name.endswith("-cloned"))
-CLONED_DEFAULT_NUM_ROWS = 500_000
 CLONING_STEPS = 12_000
 
 
@@ -84,7 +88,7 @@ def write_cloned(
     path: str | Path,
     name: str,
     source: str | Path | None = None,
-    num_rows: int = CLONED_DEFAULT_NUM_ROWS,
+    num_rows: int = 500_000,
     seed: int = 0,
     data_dir: str | None = None,
     steps: int = CLONING_STEPS,
@@ -94,7 +98,7 @@ def write_cloned(
 
     ``source`` is the demonstrations' file, by default the benchmark's ``*-human`` data of the same task.
     """
-    task = cloned_task(name)
+    task = _require_task(name, CLONED_TASKS, "not cloned data")
     human = task.name.removesuffix("-cloned") + "-human"
     dataset = load(human if source is None else source, data_dir=data_dir)
     known = task_of(dataset.info)
@@ -128,14 +132,6 @@ def repeat(dataset: Dataset, num_rows: int) -> dict[str, np.ndarray]:
     return rows
 
 
-def cloned_task(name: str) -> Task:
-    """The task of that name; DataError lists those that can be made."""
-    task = find_task(name)
-    if task is None or task.name not in CLONED_TASKS:
-        raise DataError(f"{name!r} is not cloned data: expected one of {', '.join(CLONED_TASKS)}.")
-    return task
-
-
 # Policies that walk an ant in a direction, from files: the lower half of the controller behind AntMaze data.
 
 
@@ -149,30 +145,15 @@ Walk = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(observation, waypoint − position in meters) → action."""
 
 
-class Walker(NamedTuple):
-    """What walks, and where it comes from."""
-
-    walk: Walk
-    name: str
-    """For the recipe of what it records."""
-    fingerprint: str
-    """Of its file."""
-
-
-def load_walker(path: str | Path) -> Walker:
+def load_walker(path: str | Path) -> Walk:
     """The walker in a file; RunError if the file holds none."""
     path = Path(path)
     if not path.is_file():
-        found = "is a directory" if path.is_dir() else "does not exist"
-        raise RunError(f"--walker {path} {found}; {KINDS}")
-    loaders = {".safetensors": _guided, ".onnx": _onnx}
-    if path.suffix.lower() not in loaders:
+        raise RunError(f"--walker {path} {'is a directory' if path.is_dir() else 'does not exist'}; {KINDS}")
+    if path.suffix.lower() == ".onnx":
+        return _onnx(path)
+    if path.suffix.lower() != ".safetensors":
         raise RunError(f"--walker {path} is no file of a policy that walks; {KINDS}")
-    walk = loaders[path.suffix.lower()](path)
-    return Walker(walk, path.name, hashlib.sha256(path.read_bytes()).hexdigest())
-
-
-def _guided(path: Path) -> Walk:
     policy = load_policy(path)
     if not policy.has_guide:
         raise RunError(f"--walker {path} is a policy of kind {policy.kind}, which takes no direction; {KINDS}")
@@ -242,8 +223,6 @@ def _first_line(error: Exception) -> str:
 # AntMaze data by D4RL's recipe: a controller leads a walking ant from waypoint to waypoint through the maze.
 
 
-WALKED_TASKS = tuple(name for name in TASKS if name.startswith("antmaze-"))
-WALKED_DEFAULT_NUM_ROWS = 1_000_000
 ACTION_NOISE = 0.2
 WAYPOINT_NOISE = 1.0
 """A waypoint is the cell's center + U(0, 1) in each axis, and so is a start."""
@@ -258,7 +237,7 @@ def write_walked(
     path: str | Path,
     name: str,
     walker: str | Path,
-    num_rows: int = WALKED_DEFAULT_NUM_ROWS,
+    num_rows: int = 1_000_000,
     seed: int = 0,
     report: Report = lambda what, done, total: None,
 ) -> Path:
@@ -266,16 +245,17 @@ def write_walked(
 
     ``walker`` is the file of a policy that walks in a direction (``vem.collect.benchmark``).
     """
-    task = walked_task(name)
-    loaded = load_walker(walker)
+    task = _require_task(name, WALKED_TASKS, "no AntMaze data")
+    walk = load_walker(walker)
     targets = "hand-picked" if task.name.endswith("-play") else "random"
     ends = "start and target fixed" if task.name == "antmaze-umaze" else f"random starts and {targets} targets"
     text = (
-        f"waypoint controller over the walker {loaded.name}, action noise {ACTION_NOISE}, {ends}, rewards of the "
+        f"waypoint controller over the walker {Path(walker).name}, action noise {ACTION_NOISE}, {ends}, rewards of the "
         "evaluation goal; D4RL's recipe"
     )
-    recipe = Recipe(task, text, num_rows, seed, loaded.fingerprint)
-    return write_trajectory(path, recipe, walking(task, loaded.walk), report=report)
+    origin = hashlib.sha256(Path(walker).read_bytes()).hexdigest()
+    recipe = Recipe(task, text, num_rows, seed, origin)
+    return write_trajectory(path, recipe, walking(task, walk), report=report)
 
 
 def walking(task: Task, walk: Walk) -> RecordEpisode:
@@ -364,11 +344,3 @@ def count_arrivals(path: str | Path) -> tuple[int, int]:
     near = np.hypot(*(observations[:, :2] - targets).T) <= 0.5
     arrived = np.add.reduceat(near, np.concatenate([[0], ends[:-1] + 1])) > 0
     return int(arrived.sum()), len(arrived)
-
-
-def walked_task(name: str) -> Task:
-    """The task of that name; DataError lists those that can be made."""
-    task = find_task(name)
-    if task is None or task.name not in WALKED_TASKS:
-        raise DataError(f"{name!r} is no AntMaze data: expected one of {', '.join(WALKED_TASKS)}.")
-    return task

@@ -29,7 +29,7 @@ from vem.comparison.remote import Remote, copy_place, is_address
 from vem.comparison.results import Comparison, read_comparison
 from vem.data.load import BUILT_IN, READERS, dataset_files, matches
 from vem.data.shards import SUFFIX as SHARDS
-from vem.data.table_columns import SUFFIXES as TABLE_SUFFIXES
+from vem.data.tables import SUFFIXES as TABLE_SUFFIXES
 from vem.errors import RunError, SettingsError, Stopped, VemError
 from vem.estimation.estimate import DEFAULT_DISCOUNT
 from vem.tasks import find_task

@@ -208,7 +208,7 @@ class Job:
 
 
 def _environment(info: DataInfo) -> str | None:
-    return own_environment(dataclasses.asdict(info))
+    return own_environment(info)
 
 
 def matching_evaluation(files: RunFiles, num_episodes: int | None = None) -> Evaluation | None:

@@ -70,7 +70,7 @@ def _run(
 @contextmanager
 def watching(run: Run, every: float | None) -> Iterator[list[Callback]]:
     """The callbacks that judge a run's policies on the way: in the environment of its data, or by estimates."""
-    if every is None or own_environment(run.facts.to_json()) is not None:
+    if every is None or own_environment(run.facts.info) is not None:
         with evaluating(run, every) as callbacks:
             yield callbacks
         return

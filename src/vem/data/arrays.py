@@ -3,34 +3,221 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from vem.data.actions import ActionColumn, Discrete, choices_of, discrete_column, recognize, require_codes
-from vem.data.checks import (
+from vem.data.actions import (
+    ActionColumn,
     Bounds,
-    Column,
-    FiniteCheck,
+    Discrete,
     action_limits,
-    as_float32,
     bounds_to_json,
+    choices_of,
+    discrete_column,
     known_bounds,
-    require_actions,
-    require_choice,
-    require_finite,
-    require_flags,
-    require_length,
-    require_matrix,
-    require_single,
-    require_vector,
+    recognize,
+    require_codes,
 )
 from vem.data.dataset import DataInfo, Dataset, RowBlock, with_bounds
-from vem.errors import DataError, DataWarning
+from vem.errors import DataError, DataWarning, SettingsError
 from vem.tasks import resolve_task
+
+# Arrays that start where a device of the host can read them in place, so that training needs no second copy.
+
+
+ALIGNMENT = 64
+"""Bytes; JAX copies arrays that do not start at a multiple of it."""
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """The array itself if it is contiguous and aligned, else a copy that is."""
+    if array.ctypes.data % ALIGNMENT == 0 and array.flags.c_contiguous:
+        return array
+    copy = aligned_empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An aligned array without values."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    offset = -memory.ctypes.data % ALIGNMENT
+    return memory[offset : offset + size].view(dtype).reshape(shape)
+
+
+# One recorded quantity, read in blocks of rows from an array or an open HDF5 file.
+
+
+BLOCK_BYTES = 2 << 20
+MOST_NAMES = 1_000
+"""Names of a file that are looked at for a misspelled one."""
+
+
+class Column:
+    """Rows of one quantity, handed out as float32 blocks so that no second copy of the data is ever made.
+
+    ``values`` is a NumPy array or anything that looks like one and slices by rows, such as an HDF5 dataset.
+    """
+
+    def __init__(self, name: str, values: Any):
+        self.name = name
+        if values is None:
+            raise DataError(f"column '{name}' is missing; observations, actions and rewards are needed.")
+        if not (hasattr(values, "shape") and isinstance(getattr(values, "dtype", None), np.dtype)):
+            try:
+                values = np.asarray(values)
+            except (ValueError, TypeError, RuntimeError) as error:
+                raise DataError(
+                    f"column '{name}' is no array ({_first_line(error)}); pass numbers of shape (rows, size)."
+                ) from None
+        self.values = values
+        # An HDF5 dataset without a dataspace has no shape at all.
+        self.shape: tuple[int, ...] = values.shape or ()
+        kind = {"O": "Python objects", "S": "bytes", "U": "text", "c": "complex numbers", "V": "records"}
+        if values.dtype.kind not in "biuf":
+            raise DataError(
+                f"column '{name}' holds {kind.get(values.dtype.kind, 'values')} ({values.dtype}), not real numbers; "
+                "convert it to float32, one row of equal length per step."
+            )
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return self.shape[0]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """The rows from ``start`` up to ``stop``, in the column's own type."""
+        try:
+            return np.asarray(self.values[start:stop])
+        except Exception as error:  # whatever the library that holds the file makes of damaged bytes
+            raise DataError(
+                f"column '{self.name}': rows {start} to {stop} cannot be read ({_first_line(error)}). "
+                "The file is damaged; copy or download it again."
+            ) from None
+
+    def _starts(self) -> range:
+        """First rows of blocks of about two megabytes, in whole chunks of a compressed file."""
+        row_bytes = max(1, self.values.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64)))
+        rows = max(1, BLOCK_BYTES // row_bytes)
+        chunks = getattr(self.values, "chunks", None)
+        return range(0, self.num_rows, max(1, round(rows / chunks[0])) * chunks[0] if chunks else rows)
+
+    def blocks(self, overlap: int = 0) -> Iterator[tuple[int, np.ndarray]]:
+        """First row and float32 values of each block, with ``overlap`` rows of the next one.
+
+        DataError at the first row with NaN, infinity or a number that float32 cannot hold.
+        """
+        starts = self._starts()
+        for start in starts:
+            block = as_float32(self.read(start, start + starts.step + overlap))
+            # A float64 sum of finite float32 values is finite, and much cheaper than a look at each value.
+            with np.errstate(invalid="ignore"):
+                is_sound = np.isfinite(block.sum(dtype=np.float64))
+            if not is_sound:
+                row = start + int(np.argmin(np.isfinite(block.reshape(len(block), -1)).all(axis=1)))
+                raise DataError(
+                    f"column '{self.name}' holds NaN, infinity or a number beyond float32 at row {row}; remove the "
+                    "episode or mend the trajectory."
+                )
+            yield start, block
+
+    def require_finite(self) -> None:
+        """DataError unless all rows are finite."""
+        for _ in self.blocks():
+            pass
+
+    def gather(self, index: np.ndarray) -> np.ndarray:
+        """``column[index]`` as float32 for a non-decreasing ``index``, reading each block at most once."""
+        output = aligned_empty((len(index), *self.shape[1:]), np.float32)
+        if isinstance(self.values, np.ndarray) and self.values.dtype == np.float32:
+            return np.take(self.values, index, axis=0, out=output, mode="clip")
+        starts = self._starts()
+        limits = np.searchsorted(index, [*starts, self.num_rows])
+        for start, first, last in zip(starts, limits[:-1], limits[1:], strict=True):
+            if first < last:
+                output[first:last] = as_float32(self.read(start, start + starts.step))[index[first:last] - start]
+        return output
+
+    def as_matrix(self) -> Column:
+        """The column, if it has shape (rows, size) with at least one row and one number in it."""
+        if self.shape and self.num_rows == 0:
+            raise DataError(f"column '{self.name}' is empty (shape {self.shape}); record at least two steps.")
+        if len(self.shape) == 2 and self.shape[1] > 0:
+            return self
+        remedy = "give one row of numbers for each step"
+        if len(self.shape) == 1:
+            remedy = f"for one number per step use {self.name}[:, None]"
+        elif len(self.shape) > 2:
+            remedy = f"flatten each step, e.g. {self.name}.reshape(len({self.name}), -1)"
+        raise DataError(f"column '{self.name}' has shape {self.shape} where (rows, size) is expected; {remedy}.")
+
+    def as_vector(self, num_rows: int) -> Column:
+        """The column, if it has shape (rows,) or (rows, 1)."""
+        if len(self.shape) != 1 and self.shape[1:] != (1,):
+            raise DataError(
+                f"column '{self.name}' has shape {self.shape}, expected ({num_rows},); give one number per step."
+            )
+        return self.of_length(num_rows)
+
+    def of_length(self, num_rows: int) -> Column:
+        """The column, if it has one row for each observation."""
+        if self.num_rows != num_rows:
+            raise DataError(
+                f"column '{self.name}' has {self.num_rows} rows and 'observations' has {num_rows}: row "
+                f"{min(self.num_rows, num_rows)} has no partner. Every column needs one row per step; cut them to the "
+                "same length or mend the trajectory."
+            )
+        return self
+
+    def flags(self, num_rows: int) -> np.ndarray:
+        """All of it as booleans; numbers must be 0 or 1."""
+        values = self.as_vector(num_rows).read(0, num_rows).reshape(num_rows)
+        wrong = ~((values == 0) | (values == 1))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(
+                f"column '{self.name}' holds {values[row]!r} at row {row} ({int(wrong.sum())} such rows); flags are "
+                "0 or 1, so convert it to booleans."
+            )
+        return values.astype(np.bool_, copy=False)
+
+
+def as_float32(values: np.ndarray) -> np.ndarray:
+    """The values as float32; what float32 cannot hold becomes infinite, which the checks report."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(np.float32, copy=False)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def located(source: str) -> Iterator[None]:
+    """Put the name of the file in front of what is wrong with it."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from None
+
+
+def resembling_names(held: Iterable[str], columns: Mapping[str, object]) -> list[str]:
+    """One sentence for each name in a file that is none of the columns and resembles one that is missing (None)."""
+    missing = [name for name, values in columns.items() if values is None]
+    return [
+        f"column '{name}' is not read; if it is meant to be '{close[0]}', which is missing, rename it."
+        for name in islice(held, MOST_NAMES)
+        if name not in columns and (close := difflib.get_close_matches(name.lower(), missing, n=1, cutoff=0.8))
+    ]
+
 
 # Recorded rows → episodes: where trajectories end, which rows stay, which are final observations.
 
@@ -78,47 +265,32 @@ def jump_thresholds(observations: Column) -> np.ndarray:
 
 
 def find_resets(
-    observations: Column, next_observations: Column | None, thresholds: np.ndarray
+    states: Column, successors: Column | None, thresholds: np.ndarray, has_timeouts: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Jumps and breaks: True at row t where a reset seems to lie between the rows t and t + 1.
 
-    A jump is a step from sₜ to sₜ₊₁ that exceeds a threshold in some dimension; a break is a next
-    observation of row t that is not sₜ₊₁ (none without ``next_observations``). Checks on the way that all
-    rows are finite.
+    A jump is a step from sₜ to sₜ₊₁ that exceeds a threshold in some dimension; it is real in a file with timeouts
+    whose next observation of row t is sₜ₊₁ to the bit. A break is a next observation that is not sₜ₊₁. Checks on the
+    way that all rows are finite.
     """
-    jumps, breaks = np.zeros((2, observations.num_rows), np.bool_)
-    finite, finite_next = FiniteCheck(observations.name), FiniteCheck("next_observations")
-    before = before_next = None
-    for start, block in observations.blocks():
-        finite.see(start, block)
-        following = None
-        if next_observations is not None:
-            following = as_float32(next_observations.read(start, start + len(block)))
-            finite_next.see(start, following)
-        if finite.count or finite_next.count:
-            continue
-        inside = slice(start, start + len(block) - 1)
-        jumps[inside] = _leaps(block[:-1], block[1:], thresholds)
-        if before is not None:
-            jumps[start - 1] = _leaps(before, block[:1], thresholds)[0]
-        if following is not None:
-            breaks[inside] = _differ(following[:-1], block[1:])
-            if before_next is not None:
-                breaks[start - 1] = _differ(before_next, block[:1])[0]
-            before_next = following[-1:].copy()
-        before = block[-1:].copy()
-    finite.finish()
-    finite_next.finish()
+    jumps, breaks = np.zeros((2, states.num_rows), np.bool_)
+    for start, block in states.blocks(overlap=1):
+        before, after = block[:-1], block[1:]
+        inside = slice(start, start + len(before))
+        jumps[inside] = _leaps(before, after, thresholds)
+        if successors is not None:
+            ahead = as_float32(successors.read(inside.start, inside.stop))
+            breaks[inside] = np.any(np.abs(ahead - after) > MATCH_TOLERANCE * (1 + np.abs(after)), axis=1)
+            if has_timeouts:
+                jumps[inside] &= np.any(ahead != after, axis=1)
+    if successors is not None:
+        successors.require_finite()
     return jumps, breaks
 
 
 def _leaps(before: np.ndarray, after: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     steps = np.subtract(after, before)
     return np.any(np.abs(steps, out=steps) > thresholds, axis=1)
-
-
-def _differ(successor: np.ndarray, observation: np.ndarray) -> np.ndarray:
-    return np.any(np.abs(successor - observation) > MATCH_TOLERANCE * (1 + np.abs(observation)), axis=1)
 
 
 def lay_out(
@@ -265,7 +437,7 @@ def assemble(
     info = complete_info(info, rows.actions, rows.rewards, rows.valid, action_bounds, known)
     for message in info.warnings:
         warnings.warn(f"{info.name}: {message}", DataWarning, stacklevel=3)
-    return Dataset(*rows, info=info)
+    return Dataset(*rows, info=info, is_checked=True)
 
 
 @dataclass(frozen=True)
@@ -342,16 +514,17 @@ def prepare(
     remarks: Sequence[str] = (),
 ) -> Prepared:
     """The recorded steps, checked in one pass over each column; the arguments are those of ``from_arrays``."""
-    require_choice("split", split, SPLITS)
-    require_choice("time_limit", time_limit, TIME_LIMITS)
-    require_choice("teleports", teleports, TELEPORTS)
-
-    states = require_matrix(_column("observations", observations))
+    said: dict[str, Any] = {"split": split, "time_limit": time_limit, "teleports": teleports}
+    for (rule, value), choices in zip(said.items(), (SPLITS, TIME_LIMITS, TELEPORTS), strict=True):
+        if value not in choices:
+            raise SettingsError(f"{rule}={value!r} is unknown; choose one of {', '.join(choices)}.")
+    states = _column("observations", observations).as_matrix()
     num_rows = states.num_rows
     moves = _column("actions", actions)
     is_whole_type = moves.values.dtype.kind in "iub"
-    moves = require_actions(moves, is_whole_type if discrete is None else discrete is not False)
-    require_length(moves, num_rows)
+    if len(moves.shape) == 1 and moves.num_rows and (is_whole_type if discrete is None else discrete is not False):
+        moves = Column("actions", moves.read(0, moves.num_rows)[:, None])  # one choice a step
+    moves = moves.as_matrix().of_length(num_rows)
     found = list(remarks)
     sizes = (states.shape[1], moves.shape[1])
     resolved = resolve_task(
@@ -359,21 +532,24 @@ def prepare(
     )
     if resolved.warning:
         found.append(resolved.warning)
-    reward = require_single(_column("rewards", rewards), num_rows)
-    require_finite(reward)
-    require_finite(moves)
-    ends = _flags("terminals", terminals, num_rows)
-    limits = _flags("timeouts", timeouts, num_rows)
+    reward = _column("rewards", rewards).as_vector(num_rows)
+    reward.require_finite()
+    moves.require_finite()
+    ends, limits = (
+        None if values is None else _column(column, values).flags(num_rows)
+        for column, values in (("terminals", terminals), ("timeouts", timeouts))
+    )
     successors = None if next_observations is None else _successors(next_observations, states)
     trajectory_ends, successor_known = _trajectories(states, successors, ends, limits, split, teleports, found)
-    said = {} if discrete is None else {"discrete": discrete if isinstance(discrete, bool) else list(discrete)}
+    if discrete is not None:
+        said["discrete"] = discrete if isinstance(discrete, bool) else list(discrete)
     info = DataInfo(
         name=name,
         source=source,
         task=resolved.task.name if resolved.task else None,
         task_source=resolved.source,
         environment=resolved.environment,
-        rules={"split": split, "time_limit": time_limit, "teleports": teleports, **said, **(rules or {})},
+        rules={**said, **(rules or {})},
         metadata=metadata or {},
         warnings=tuple(found),
     )
@@ -456,7 +632,7 @@ def _trajectories(
         trajectory_ends |= terminal
     keep_jumps = np.full(states.shape[1], np.inf, np.float32)
     thresholds = jump_thresholds(states) if teleports == "split" else keep_jumps
-    jumps, breaks = find_resets(states, successors, thresholds)
+    jumps, breaks = find_resets(states, successors, thresholds, timeouts is not None)
     unmarked = breaks & ~trajectory_ends & ~terminal
     if timeouts is not None and unmarked.any():
         found.append(
@@ -473,8 +649,8 @@ def _trajectories(
         found.append(
             f"column 'observations' jumps at {surprising.sum()} steps inside an episode, first after row "
             f"{np.argmax(surprising)}, by more than {JUMP_FACTOR:g} times the 99 % quantile of "
-            "its steps: unmarked resets, treated as time limits. Mark them in 'timeouts', or, if they "
-            "are real, keep them with teleports='keep' (--teleports keep on the command line)."
+            "its steps: unmarked resets, treated as time limits. Mark them in 'timeouts' (of a table: map episode or "
+            "time), or, if they are real, keep them with teleports='keep' (--teleports keep on the command line)."
         )
     trajectory_ends |= jumps
     successor_known = nothing.copy() if successors is None else ~jumps
@@ -489,20 +665,11 @@ def _described(choices: dict[int, tuple[str, ...]], size: int) -> tuple[ActionCo
 
 
 def _column(name: str, values: Any) -> Column:
-    if values is None:
-        raise DataError(f"column '{name}' is missing; observations, actions and rewards are needed.")
     return values if isinstance(values, Column) else Column(name, values)
 
 
-def _flags(name: str, values: Any, num_rows: int) -> np.ndarray | None:
-    if values is None:
-        return None
-    return require_flags(name, require_vector(_column(name, values), num_rows))
-
-
 def _successors(values: Any, states: Column) -> Column:
-    column = require_matrix(_column("next_observations", values))
-    require_length(column, states.num_rows)
+    column = _column("next_observations", values).as_matrix().of_length(states.num_rows)
     if column.shape != states.shape:
         raise DataError(
             f"column 'next_observations' has shape {column.shape}, 'observations' {states.shape}; they must agree."

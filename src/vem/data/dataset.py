@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vem.data.actions import ActionColumn, columns_from_json, require_codes
-from vem.data.checks import Bounds, require_rows
+from vem.data.actions import ActionColumn, Bounds, columns_from_json, require_codes
 from vem.data.encoding import Encoder
 from vem.errors import DataError, SettingsError
+from vem.storage import misfit
 
 if TYPE_CHECKING:
     from vem.data.shards import Shards
@@ -45,7 +45,7 @@ class DataInfo:
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
     bounds_source: str | None = None
-    """Where the bounds come from: ``given``, ``task``, ``environment`` or ``data`` (``vem.data.checks``)."""
+    """Where the bounds come from: ``given``, ``task``, ``environment`` or ``data`` (``vem.data.actions``)."""
     action_columns: tuple[ActionColumn, ...] = ()
     """What each column of the actions is; empty: all are numbers within the bounds."""
     encoder: Encoder | None = None
@@ -64,14 +64,6 @@ class DataInfo:
     """One sentence for each thing in the data that is legal and probably not meant."""
 
 
-_JSON_KINDS: dict[tuple[str, ...], tuple[type, ...]] = {
-    ("name", "source"): (str,),
-    ("task", "task_source", "environment", "bounds_source"): (str, type(None)),
-    ("rules", "metadata"): (dict,),
-    ("action_low", "action_high", "warnings", "action_columns"): (list, tuple),
-}
-
-
 def info_from_json(stored: dict[str, Any]) -> DataInfo:
     """The DataInfo that ``dataclasses.asdict`` and JSON left; names that this version does not know are left out.
 
@@ -79,15 +71,20 @@ def info_from_json(stored: dict[str, Any]) -> DataInfo:
     """
     known = {entry.name for entry in fields(DataInfo)}
     facts: dict[str, Any] = {name: value for name, value in stored.items() if name in known}
-    for names, kinds in _JSON_KINDS.items():
-        if wrong := next((name for name in names if name in facts and not isinstance(facts[name], kinds)), None):
-            raise ValueError(f"{wrong} is {str(facts[wrong])[:40]!r}")
-    facts |= {name: tuple(map(float, facts[name])) for name in ("action_low", "action_high") if name in facts}
-    facts |= {"warnings": tuple(facts["warnings"])} if "warnings" in facts else {}
+    for name in ("action_low", "action_high", "warnings"):
+        if isinstance(facts.get(name), list):
+            facts[name] = tuple(facts[name])
     facts["action_columns"] = columns_from_json(facts.get("action_columns", ()))
     if facts.get("encoder") is not None:
         facts["encoder"] = Encoder.from_json(facts["encoder"])
-    return DataInfo(**facts)
+    return sound(DataInfo(**facts))
+
+
+def sound(facts: Any) -> Any:
+    """A dataclass that was read from JSON; ValueError unless its fields hold what their types say."""
+    if (part := misfit(facts, type(facts))) is not None:
+        raise ValueError(f"{part} is of another kind than it must be")
+    return facts
 
 
 def _bounded(column: ActionColumn, low: float, high: float) -> ActionColumn:
@@ -110,6 +107,49 @@ def with_bounds(info: DataInfo, bounds: Bounds) -> DataInfo:
         action_columns=columns,
         encoder=replace(info.encoder, outputs=columns) if info.encoder else None,
     )
+
+
+def require_rows(
+    observations: np.ndarray, actions: np.ndarray, rewards: np.ndarray, valid: np.ndarray, terminal: np.ndarray
+) -> None:
+    """Refuse arrays that are not the rows of a Dataset; about 40 ms for a million rows of 29 + 8 numbers."""
+    numbers = {"observations": observations, "actions": actions, "rewards": rewards}
+    flags = {"valid": valid, "terminal": terminal}
+    num_rows = len(valid) if np.ndim(valid) else 0
+    for name, values in (numbers | flags).items():
+        dtype, ndim = (
+            np.dtype(np.bool_ if name in flags else np.float32),
+            2 if name in ("observations", "actions") else 1,
+        )
+        if not isinstance(values, np.ndarray) or values.dtype != dtype:
+            found = getattr(values, "dtype", type(values).__name__)
+            raise _no_dataset(f"'{name}' is {found} where a NumPy array of {dtype} is expected")
+        if values.ndim != ndim or len(values) != num_rows or 0 in values.shape:
+            expected = f"({num_rows}, size)" if ndim == 2 else f"({num_rows},)"
+            raise _no_dataset(f"'{name}' has shape {values.shape} where {expected} is expected, as 'valid' has")
+    final = ~valid
+    if not final[-1]:
+        raise _no_dataset("the last row is valid; it must be the final observation of the last episode")
+    if final[0] or (final[1:] & final[:-1]).any():
+        row = 0 if final[0] else int(np.argmax(final[1:] & final[:-1])) + 1
+        raise _no_dataset(f"row {row} is the final observation of an episode without a step")
+    ended = terminal[:-1] & ~final[1:]
+    if terminal[-1] or (terminal & final).any() or ended.any():
+        row = int(np.argmax((terminal & final) | np.append(ended, False)))
+        raise _no_dataset(f"row {row} is terminal and not the last step of its episode")
+    for name in ("actions", "rewards"):
+        if numbers[name][final].any():
+            row = int(np.flatnonzero(final)[np.argmax(numbers[name][final].reshape(final.sum(), -1).any(axis=1))])
+            raise _no_dataset(f"'{name}' is not zero at row {row}, which is not valid")
+    for name, values in numbers.items():
+        # NaN and infinity show in the extremes, which need no memory.
+        if not (np.isfinite(values.min()) and np.isfinite(values.max())):
+            row = int(np.argmin(np.isfinite(values).reshape(num_rows, -1).all(axis=1)))
+            raise _no_dataset(f"'{name}' holds NaN or infinity at row {row}")
+
+
+def _no_dataset(problem: str) -> DataError:
+    return DataError(f"these arrays are no Dataset: {problem}; vem.from_arrays builds one from recorded steps.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,10 +175,12 @@ class Dataset:
     info: DataInfo
     shards: Shards | None = None
     """Where the columns are memory maps: the files, which check what is read from them (``vem.data.shards``)."""
+    is_checked: InitVar[bool] = False
+    """The rows were checked while they were read; shards were when they were written."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, is_checked: bool) -> None:
         """Refuse arrays that do not have this form."""
-        if self.shards is None:  # shards were checked when they were written
+        if self.shards is None and not is_checked:
             require_rows(self.observations, self.actions, self.rewards, self.valid, self.terminal)
             require_codes(self.actions, self.info.action_columns)
 
@@ -375,11 +417,12 @@ def trajectories_of(dataset: Dataset) -> np.ndarray:
 
 def take_episodes(dataset: Dataset, chosen: np.ndarray) -> Dataset:
     """The dataset of the chosen episodes alone."""
-    rows = np.repeat(chosen, dataset.episode_lengths + 1)
-    columns = {
-        name: getattr(dataset, name)[rows] for name in ("observations", "actions", "rewards", "valid", "terminal")
-    }
-    return dataclasses.replace(dataset, **columns)
+    return _take_rows(dataset, np.flatnonzero(np.repeat(chosen, dataset.episode_lengths + 1)))
+
+
+def _take_rows(dataset: Dataset, rows: np.ndarray, **changes: Any) -> Dataset:
+    columns = {name: np.asarray(getattr(dataset, name)[rows]) for name in RowBlock._fields}
+    return replace(dataset, **{**columns, **changes}, shards=None)
 
 
 def _ordinary_steps(dataset: Dataset, most_rows: int = 65_536) -> np.ndarray:
@@ -423,9 +466,7 @@ def sample_episodes(dataset: Dataset, num_rows: int = SAMPLE_ROWS) -> Dataset:
     order = np.random.default_rng(0).permutation(len(lengths))
     kept = np.zeros(len(lengths), bool)
     kept[order[: max(1, int(np.searchsorted(np.cumsum(lengths[order]), num_rows)))]] = True
-    rows = np.flatnonzero(np.repeat(kept, lengths))
-    columns = {name: np.asarray(getattr(dataset, name)[rows]) for name in RowBlock._fields}
-    return dataclasses.replace(dataset, **columns, shards=None)
+    return take_episodes(dataset, kept)
 
 
 # Changes of a whole Dataset that some programs make before learning.
@@ -437,17 +478,9 @@ def repeat_terminals(dataset: Dataset) -> Dataset:
     The first copy no longer ends the episode, so a terminal reward of r counts as r + γ·r there.
     """
     rows = np.repeat(np.arange(dataset.num_rows), np.where(dataset.terminal, 2, 1))
-    repeated = np.concatenate([rows[1:] == rows[:-1], [False]])
-    return dataclasses.replace(
-        dataset,
-        observations=dataset.observations[rows],
-        actions=dataset.actions[rows],
-        rewards=dataset.rewards[rows],
-        valid=dataset.valid[rows],
-        terminal=dataset.terminal[rows] & ~repeated,
-        info=dataclasses.replace(dataset.info, rules={**dataset.info.rules, "repeat_terminals": True}),
-        shards=None,
-    )
+    info = replace(dataset.info, rules={**dataset.info.rules, "repeat_terminals": True})
+    is_first = np.append(rows[1:] == rows[:-1], False)
+    return _take_rows(dataset, rows, info=info, terminal=dataset.terminal[rows] & ~is_first)
 
 
 # Where rows are cut when not all of them are looked at together: at the ends of episodes, wherever possible.
@@ -560,12 +593,8 @@ class Facts:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Facts:
         """The facts that ``to_json`` gave."""
-        names = ("observation_mean", "observation_deviation")
-        vectors: dict[str, Any] = {name: tuple(map(float, stored[name])) for name in names}
-        numbers = {name: value for name, value in stored.items() if name not in names}
-        if wrong := next((name for name, value in numbers.items() if not isinstance(value, int | float)), None):
-            raise ValueError(f"{wrong} is {str(numbers[wrong])[:40]!r}")
-        return cls(**numbers, **vectors)
+        vectors = {name: tuple(stored[name]) for name in ("observation_mean", "observation_deviation")}
+        return sound(cls(**{**stored, **vectors}))
 
 
 def facts_of(dataset: Dataset) -> Facts:

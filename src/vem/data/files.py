@@ -5,20 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import stat
-import zlib
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vem.data.arrays import from_arrays
-from vem.data.checks import Column, located, resembling_names
+from vem.data.arrays import Column, from_arrays, located, resembling_names
 from vem.data.dataset import Dataset
 from vem.errors import DataError, require
 
@@ -118,83 +113,6 @@ def json_value(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
-# Compressed chunks of an HDF5 dataset, unpacked in threads and once: HDF5 unpacks one at a time, at every reading.
-
-
-GZIP, SHUFFLE = 1, 2
-"""HDF5's numbers of the filters that are undone here."""
-LARGEST_HELD = 256 << 20
-"""Bytes of a dataset up to which its chunks are held for the second reading; larger ones are unpacked again."""
-
-
-@contextmanager
-def unpacking_threads() -> Iterator[ThreadPoolExecutor | None]:
-    """One thread for each core, or None where there is one core."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if cores == 1:
-        yield None
-        return
-    with ThreadPoolExecutor(min(cores, 8), thread_name_prefix="unpack") as threads:
-        yield threads
-
-
-def in_threads(dataset: Any, threads: ThreadPoolExecutor | None) -> Any:
-    """The dataset with its chunks unpacked in threads, if any; as it is where its chunks are not whole rows in gzip."""
-    if not dataset.chunks or dataset.chunks[1:] != dataset.shape[1:] or not dataset.size:
-        return dataset
-    pipeline = dataset.id.get_create_plist()
-    filters = [pipeline.get_filter(index)[0] for index in range(pipeline.get_nfilters())]
-    return Chunks(dataset, threads, SHUFFLE in filters) if filters in ([GZIP], [SHUFFLE, GZIP]) else dataset
-
-
-class Chunks:
-    """A dataset of gzip's chunks that slices by rows."""
-
-    def __init__(self, dataset: Any, threads: ThreadPoolExecutor | None, is_shuffled: bool) -> None:
-        self._dataset, self._is_shuffled = dataset, is_shuffled
-        self._map = map if threads is None else threads.map
-        self._held: dict[int, np.ndarray] | None = {} if dataset.nbytes <= LARGEST_HELD else None
-        self.shape: tuple[int, ...] = dataset.shape
-        self.dtype: np.dtype = dataset.dtype
-        self.chunks: tuple[int, ...] = dataset.chunks
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        start, stop, _ = rows.indices(self.shape[0])
-        step = self.chunks[0]
-        output = np.empty((max(stop - start, 0), *self.shape[1:]), self.dtype)
-
-        def unpack(first: int) -> None:
-            chunk = self._chunk(first)
-            low, high = max(first, start), min(first + step, stop)
-            output[low - start : high - start] = chunk[low - first : high - first]
-
-        try:
-            list(self._map(unpack, range(start - start % step, stop, step)))
-        except Exception:  # a chunk that is absent, stored without its filters, or damaged: HDF5 knows or says it best
-            return self._dataset[start:stop]
-        return output
-
-    def _chunk(self, first: int) -> np.ndarray:
-        if self._held is None:
-            return self._unpacked(first)
-        if first not in self._held:
-            self._held[first] = self._unpacked(first)
-        return self._held[first]
-
-    def _unpacked(self, first: int) -> np.ndarray:
-        skipped, packed = self._dataset.id.read_direct_chunk((first, *(0 for _ in self.shape[1:])))
-        if skipped:
-            raise ValueError("stored without its filters")
-        size = self.dtype.itemsize * int(np.prod(self.chunks))
-        flat = np.frombuffer(zlib.decompress(packed, bufsize=size), np.uint8)
-        if self._is_shuffled:
-            planes = flat.reshape(self.dtype.itemsize, -1)
-            flat = np.empty(planes.shape[::-1], np.uint8)
-            for index, plane in enumerate(planes):  # much faster than a transposed copy
-                flat[:, index] = plane
-        return flat.reshape(-1).view(self.dtype).reshape(self.chunks)
-
-
 # D4RL's HDF5 layout → Dataset, with h5py alone.
 
 
@@ -203,6 +121,8 @@ OPTIONAL = ("terminals", "timeouts", "next_observations")
 CONSTANT = "infos/goal"
 MOST_LINKS = 16
 """Soft links that are followed on the way to one column; rings have no end."""
+LARGEST_HELD = 256 << 20
+"""Bytes of a column up to which it is read at once; larger ones are read in blocks, twice."""
 
 
 def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
@@ -219,9 +139,8 @@ def read_hdf5(path: str | Path, **rules: Any) -> Dataset:
 @contextlib.contextmanager
 def open_hdf5(path: Path) -> Iterator[tuple[dict[str, Column | None], dict[str, Any]]]:
     """The columns of a file of D4RL's layout, which is open meanwhile, and what else ``prepare`` is told of it."""
-    with _opened(path) as file, unpacking_threads() as threads:
-        columns = _columns(file, threads)
-        columns, remarks = _columns(file, threads)
+    with _opened(path) as file:
+        columns, remarks = _columns(file)
         yield columns, {"metadata": kept_metadata(_facts(file)), "remarks": remarks}
 
 
@@ -242,7 +161,7 @@ def _opened(path: Path) -> Iterator[Any]:
         yield file
 
 
-def _columns(file: Any, threads: ThreadPoolExecutor | None) -> tuple[dict[str, Column | None], list[str]]:
+def _columns(file: Any) -> tuple[dict[str, Column | None], list[str]]:
     """The columns that the file has, not yet read, and what there is to say about other names in it."""
     key, left = "", MOST_COMPRESSION * file.id.get_filesize()
     try:
@@ -257,7 +176,7 @@ def _columns(file: Any, threads: ThreadPoolExecutor | None) -> tuple[dict[str, C
                 raise DataError(
                     f"column '{key}' claims shape {found.shape}, more than the file can hold; it is damaged."
                 )
-            columns[key] = Column(key, in_threads(found, threads))
+            columns[key] = _held(Column(key, found))
         missing = [needed for needed in NEEDED if columns[needed] is None]
         if missing:
             raise DataError(f"column '{missing[0]}' is missing; {_contents(file)}")
@@ -266,6 +185,13 @@ def _columns(file: Any, threads: ThreadPoolExecutor | None) -> tuple[dict[str, C
         raise
     except Exception as error:  # whatever h5py makes of damaged bytes
         raise DataError(f"column '{key}' cannot be read ({error}); copy or download the file again.") from None
+
+
+def _held(column: Column) -> Column:
+    """The column read at once, unless it is large."""
+    if not column.shape or not 0 < column.values.nbytes <= LARGEST_HELD:
+        return column
+    return Column(column.name, column.read(0, column.num_rows))
 
 
 def _dataset(file: Any, key: str) -> Any:
@@ -278,46 +204,36 @@ def _dataset(file: Any, key: str) -> Any:
     raise DataError(f"column '{key}' is a group ({parts}), not an array; join its parts into one.")
 
 
-def _find(file: Any, key: str) -> Any:
-    """What the file itself holds under a name, or None; DataError for a link that is broken or leads elsewhere."""
+def _find(file: Any, path: str, key: str = "", depth: int = 0) -> Any:
+    """What the file itself holds under a path, or None; DataError for a link that is broken or leads elsewhere."""
     import h5py
     from h5py import h5l  # pyright: ignore[reportAttributeAccessIssue]
 
-    found: Any = file
-    left, num_links, target = key.split("/"), 0, ""
-    while left:
-        part = left.pop(0)
+    found, place = file, ""
+    for part in filter(None, path.split("/")):
         name = part.encode("utf-8", "surrogateescape")
-        if not part:
-            continue
-        is_held = isinstance(found, h5py.Group) and found.id.links.exists(name)
-        if target and (not is_held or num_links > MOST_LINKS):
-            raise DataError(
-                f"column '{key}' is a soft link to '{target}' in the same file, which cannot be found; store the array."
-            )
-        if not is_held:
+        if not isinstance(found, h5py.Group) or not found.id.links.exists(name):
             return None
         links = found.id.links
-        kind = links.get_info(name).type
-        if kind == h5l.TYPE_SOFT:
-            num_links, target = num_links + 1, links.get_val(name).decode("utf-8", "surrogateescape")
-            found, left = file if target.startswith("/") else found, [*target.split("/"), *left]
-        elif kind == h5l.TYPE_HARD:
-            found = found[part]
+        kind, is_followed = links.get_info(name).type, depth < MOST_LINKS
+        if kind == h5l.TYPE_SOFT and is_followed:
+            target = links.get_val(name).decode("utf-8", "surrogateescape")
+            found = _find(file, target if target.startswith("/") else f"{place}/{target}", key or path, depth + 1)
         else:
-            raise _elsewhere(key, "an external link")
-    if isinstance(found, h5py.Dataset) and (found.external or _is_joined(found)):
-        raise _elsewhere(key, "stored outside of the file" if found.external else "joined from other files")
+            found = found[part] if kind == h5l.TYPE_HARD else None
+        is_elsewhere = isinstance(found, h5py.Dataset) and (found.external or _is_joined(found))
+        if found is None or is_elsewhere:
+            raise DataError(
+                f"column '{key or path}' is a link that leads nowhere, or lies in another file, which is not opened; "
+                "store the array itself."
+            )
+        place = f"{place}/{part}"
     return found
 
 
 def _is_joined(dataset: Any) -> bool:
     """Whether it is a virtual dataset with parts in other files."""
     return dataset.is_virtual and any(source.file_name != "." for source in dataset.virtual_sources())
-
-
-def _elsewhere(key: str, how: str) -> DataError:
-    return DataError(f"column '{key}' is {how}, and no other file is opened for it; store the array here.")
 
 
 def _contents(file: Any) -> str:

@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vem.data.actions import choices_of
-from vem.data.arrays import Prepared, prepare
-from vem.data.checks import Bounds, known_bounds, located
+from vem.data.actions import Bounds, known_bounds
+from vem.data.arrays import Prepared, located, prepare
 from vem.data.dataset import Dataset, RowBlock, whole_episodes
 from vem.data.files import open_hdf5, read_hdf5, read_npz, require_file, user_path
 from vem.data.shards import SUFFIX, Report, open_shards, read_index, write_shards
-from vem.data.table_columns import is_table, table_files
-from vem.data.tables import ENTRIES, read_table
+from vem.data.tables import ENTRIES, from_table, is_table, table_files
 from vem.errors import DataError, DataWarning, SettingsError
 from vem.tasks import find_task
 
@@ -43,7 +41,7 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
     if path.suffix == SUFFIX:
         return open_shards(path, **rules)
     if _is_table(path):
-        return read_table(path, **rules)
+        return from_table(path, **rules)
     _refuse_table_rules(text, rules)
     if text.startswith("minari:"):
         from vem.data.minari import read_minari
@@ -198,14 +196,15 @@ def convert(
     if file is None or file.suffix.lower() not in (".hdf5", ".h5"):
         return _convert_loaded(source, out, data_dir, report, rules)
     named = {"name": file.stem if Path(str(source)).suffix else str(source)}
-    bounds = rules.pop("action_bounds", None)
+    given, bounds = dict(rules), rules.pop("action_bounds", None)
     require_file(file)
     with ExitStack() as held:
         with located(str(file)):
             columns, facts = held.enter_context(open_hdf5(file))
             prepared = prepare(**columns, source=str(file), **facts, **{**named, **rules})
             discrete = rules.get("discrete")
-            _require_numbers(prepared.is_whole_type if discrete is None else discrete is not False)
+        if prepared.is_whole_type if discrete is None else discrete is not False:
+            return _convert_loaded(source, out, data_dir, report, given)  # all rows decide what the choices are
         key = {**_identity(file), "rules": prepared.info.rules, "action_bounds": _listed(bounds)}
         known = known_bounds(prepared.info.task, rules.get("environment"), prepared.moves.shape[1])
         path = write_columns(out, prepared, key, bounds, report, known)
@@ -261,7 +260,6 @@ def _convert_loaded(
 ) -> Path:
     """Sources that are no HDF5 file are loaded first."""
     dataset = load(source, data_dir, **rules)
-    _require_numbers(bool(choices_of(dataset.info.action_columns)))
     return write_shards(
         out,
         lambda first: [dataset.block(first, dataset.num_rows)] if first < dataset.num_rows else [],
@@ -272,15 +270,6 @@ def _convert_loaded(
         key={"source": str(source), "fingerprint": dataset.fingerprint()},
         report=report,
     )
-
-
-def _require_numbers(has_choices: bool) -> None:
-    """DataError for actions that are choices, whose labels shards do not hold."""
-    if has_choices:
-        raise DataError(
-            "column 'actions' holds choices (whole numbers), and shards hold numbers only; load the file as a whole, "
-            "or say discrete=False (--no-discrete) if they are numbers"
-        )
 
 
 def _identity(file: Path) -> dict[str, Any]:

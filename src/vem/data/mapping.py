@@ -1,4 +1,4 @@
-"""The mapping: which column of a table is what, and by which rules it is read. A dict, keywords, or a TOML file."""
+"""The mapping: which column of a table is what, and by which rules it is read. A dict, keywords, TOML or JSON."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from vem.data.encoding import KINDS, MISSING_RULES, label_text
 from vem.data.files import refuse_pipe, user_path
 from vem.errors import DataError, SettingsError, printable
 
-# The mapping as a TOML file, with comments that explain it.
+# The mapping as a file; vem writes TOML, with comments that explain it.
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The entries of a mapping file."""
+def read_mapping(path: Path) -> Any:
+    """What a mapping file holds."""
+    form = "JSON" if path.suffix.lower() == ".json" else "TOML"
     try:
         refuse_pipe(path)
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        text = path.read_text(encoding="utf-8")
+        return json.loads(text) if form == "JSON" else tomllib.loads(text)
     except OSError as error:
         raise DataError(f"{path}: the mapping cannot be read ({error.strerror}); check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{path}: the mapping is no TOML ({error}); vem data map FILE --out {path.name} writes one."
+            f"{path}: the mapping is no {form} ({error}); vem data map FILE --out map.toml writes one."
         ) from None
 
 
@@ -219,13 +220,13 @@ class TableMap:
 
 
 def make_map(given: TableMap | Mapping[str, Any] | str | Path | None = None, **roles: Any) -> TableMap:
-    """The mapping that a TableMap, a dict or a TOML file gives, with ``roles`` on top; not yet checked as a whole."""
+    """The mapping that a TableMap, a dict, or a TOML or JSON file gives, with ``roles`` on top; not yet checked."""
     if isinstance(given, str | Path):
-        given = read_toml(user_path(given))
+        given = read_mapping(user_path(given))
     if isinstance(given, TableMap):
         given = given.to_json()
     if not isinstance(given, Mapping | None):
-        raise SettingsError(f"the mapping is {given!r}; give a dict, a TOML file, or vem.data.TableMap.")
+        raise SettingsError(f"the mapping is {given!r}; give a dict, a TOML or JSON file, or vem.data.TableMap.")
     entries = {**(given or {}), **{name: value for name, value in roles.items() if value is not None}}
     known = {entry.name: entry for entry in dataclasses.fields(TableMap)}
     converted: dict[str, Any] = {}

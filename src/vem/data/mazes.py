@@ -219,8 +219,9 @@ def write_minari(dataset_id: str, name: str = DEFAULT_NAME, num_rows: int = DEFA
 def _maze_task(name: str) -> Task:
     task = find_task(name)
     if task is None or not task.name.startswith("pointmaze-"):
-        known = ", ".join(task for task in TASKS if task.startswith("pointmaze-"))
-        raise DataError(f"{name!r} is not a built-in maze: expected one of {known}.")
+        ways = {"start": ("pointmaze-", "antmaze-"), "end": ("-random", "-cloned")}
+        known = [known for known in TASKS if known.startswith(ways["start"]) or known.endswith(ways["end"])]
+        raise DataError(f"{name!r} is no data that vem can record: expected one of {', '.join(known)}.")
     return task
 
 

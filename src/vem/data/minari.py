@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vem.data.actions import choices_of
-from vem.data.arrays import from_arrays
-from vem.data.checks import as_float32, located, space_bounds
+from vem.data.actions import choices_of, space_bounds
+from vem.data.arrays import as_float32, from_arrays, located
 from vem.data.dataset import Dataset
 from vem.data.files import kept_metadata, refuse_pipe
 from vem.data.spaces import from_space, space_columns

@@ -6,23 +6,11 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
+from vem.data.columns import FEW_VALUES, MOST_LABELS, ColumnFacts, kind_of, look, natural_kind
 from vem.data.mapping import SINGLE_ROLES, ColumnRule, TableMap
-from vem.data.table_columns import (
-    FEW_VALUES,
-    MOST_LABELS,
-    ColumnFacts,
-    EpisodeNumbers,
-    Table,
-    Times,
-    kind_of,
-    natural_kind,
-    propose_gap,
-    scan,
-)
+from vem.data.tables import Table, propose_gap
 from vem.errors import DataError, printable
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -67,15 +55,15 @@ class Proposal(NamedTuple):
         return [f"Which column of {Path(table.source).name} is what, as proposed by vem data map.", *self.explanation()]
 
 
-def propose(
-    table: Table, given: TableMap | None = None, *, roles_only: bool = False, progress: bool | None = None
-) -> Proposal:
+def propose(table: Table, given: TableMap | None = None, *, roles_only: bool = False) -> Proposal:
     """A mapping for the table; what ``given`` says stands. ``roles_only`` leaves rules for values to the defaults."""
     given = given or TableMap()
     given.check_columns(table.names)
-    kinds = {name: natural_kind(table, name) for name in table.names if kind_of(table.types[name]) in _READABLE}
-    sentinels = {name: given.rule(name).sentinels or given.sentinels or () for name in kinds}
-    facts = scan(table, kinds, sentinels, progress=progress)
+    facts: dict[str, ColumnFacts] = {}
+    for name in table.names:
+        if kind_of(table.types[name]) in _READABLE:
+            sentinels = given.rule(name).sentinels or given.sentinels or ()
+            _, facts[name] = look(table.read([name])[name], natural_kind(table.types[name]), sentinels)
     if not facts or not next(iter(facts.values())).num_rows:
         raise DataError("the table has no rows; record at least two steps.")
     taken, reasons = dict(given.roles), {name: f"{role}: as given" for name, role in given.roles.items()}
@@ -124,9 +112,7 @@ def _observations(
     table: Table, facts: Mapping[str, ColumnFacts], taken: Mapping[str, str], reasons: dict[str, str]
 ) -> list[str]:
     chosen: list[str] = []
-    seen = {
-        facts[name].digest.digest(): name for name in taken if name in facts and taken[name] not in ("time", "episode")
-    }
+    seen = {facts[name].digest: name for name in taken if name in facts and taken[name] not in ("time", "episode")}
     for name in table.names:
         if name in taken:
             continue
@@ -135,7 +121,7 @@ def _observations(
             reasons[name] = f"left out: {why}"
             continue
         fact = facts[name]
-        seen[fact.digest.digest()] = name
+        seen[fact.digest] = name
         chosen.append(name)
         what = "numbers" if fact.kind == "number" else f"{len(fact.labels or ())} categories"
         reasons[name] = f"observation: {what}"
@@ -155,8 +141,8 @@ def _left_out(name: str, fact: ColumnFacts | None, table: Table, seen: Mapping[b
         return f"text with more than {MOST_LABELS} values"
     if fact.is_constant and not fact.missing.count:
         return "it never changes"
-    if fact.digest.digest() in seen:
-        return f"it equals '{seen[fact.digest.digest()]}' in every row"
+    if fact.digest in seen:
+        return f"it equals '{seen[fact.digest]}' in every row"
     return None
 
 
@@ -210,22 +196,16 @@ def _action_kind(rule: ColumnRule, fact: ColumnFacts, table: Table) -> tuple[Col
             f"in the data [{fact.low:g}, {fact.high:g}], which bounds the policy; set low = and high = for others"
         )
         return dataclasses.replace(rule, kind="box"), said
-    return dataclasses.replace(rule, kind="discrete", labels=rule.labels or fact.ordered_labels()), []
+    return dataclasses.replace(rule, kind="discrete", labels=rule.labels or fact.labels or ()), []
 
 
 def _gap(mapping: TableMap, table: Table) -> tuple[float, int] | None:
-    numbers, times = EpisodeNumbers(mapping.episode or ""), Times(str(mapping.time))
-    clock: list[np.ndarray] = []
-    episodes: list[np.ndarray] = []
-    wanted: list[Any] = [name for name in (mapping.time, mapping.episode) if name is not None]
+    columns = table.read([name for name in (mapping.time, mapping.episode) if name is not None])
     try:
-        for start, columns, _ in table.blocks(wanted):
-            clock.append(times.of(columns[str(mapping.time)], start, table.place))
-            if mapping.episode is not None:
-                episodes.append(numbers.of(columns[mapping.episode], start, table.place))
+        time, _ = columns[str(mapping.time)].times()
+        return propose_gap(time, columns[mapping.episode].episodes()[0] if mapping.episode else None)
     except DataError:  # said when the table is read by this mapping
         return None
-    return propose_gap(np.concatenate(clock), np.concatenate(episodes) if episodes else None)
 
 
 def _unclear(mapping: TableMap, reasons: Mapping[str, str]) -> str | None:

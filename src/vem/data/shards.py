@@ -22,8 +22,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from vem.data.arrays import complete_info
-from vem.data.checks import Bounds, FiniteCheck, bounds_to_json, located, override_bounds
+from vem.data.actions import Bounds, bounds_to_json, override_bounds
+from vem.data.arrays import complete_info, located
 from vem.data.dataset import DataInfo, Dataset, Facts, RowBlock, facts_of, fingerprint, info_from_json, with_bounds
 from vem.data.files import json_value, require_inside, user_path
 from vem.errors import DataError, SettingsError
@@ -43,9 +43,6 @@ DTYPES = {
 }
 LARGEST_COUNT = 1 << 40
 """Rows, or numbers in a row, that an index may name."""
-JOURNAL = "unfinished.jsonl"
-"""What a conversion has written so far; it is gone when all is written."""
-
 Report = Callable[[str, int, int], None]
 """Called with what is being done, how many rows are done, and how many there are."""
 
@@ -146,21 +143,27 @@ def read_index(path: Path) -> Shards:
     file = path / "index.json"
     require_inside(file, path)
     try:
-        index = json.loads(file.read_text(encoding="utf-8"))
-        if index.pop("checksum") != index_checksum(index):
-            raise ValueError("its checksum differs")
-        if (index.get("format"), index.get("version")) != (FORMAT, VERSION):
-            raise DataError(f"{file}: format {index.get('format')} {index.get('version')} is not known to this vem.")
+        index = _stored_index(file)
+        if "facts" not in index:
+            raise DataError(f"{path}: the conversion is not finished; go on with: vem data convert SOURCE {path}")
         return Shards(path, index)
-    except FileNotFoundError:
-        if (path / JOURNAL).exists():
-            raise DataError(
-                f"{path}: the conversion is not finished; go on with: vem data convert SOURCE {path}"
-            ) from None
-        problem = "has no index.json" if path.is_dir() else "does not exist"
-        raise DataError(f"{path}: {problem}; make one with: vem data convert SOURCE {path}") from None
+    except (FileNotFoundError, NotADirectoryError):
+        problem = "has no index.json" if path.is_dir() else "is a file" if path.exists() else "does not exist"
+        raise DataError(
+            f"{path}: {problem}; shards are a folder that vem data convert SOURCE NAME{SUFFIX} writes."
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DataError(f"{file}: is damaged ({error}); convert the data again.") from None
+
+
+def _stored_index(file: Path) -> dict[str, Any]:
+    """What index.json holds; it raises what damaged JSON makes of it."""
+    index = json.loads(file.read_text(encoding="utf-8"))
+    if index.pop("checksum") != index_checksum(index):
+        raise ValueError("its checksum differs")
+    if (index["format"], index["version"]) != (FORMAT, VERSION):
+        raise DataError(f"{file}: format {index['format']} {index['version']} is not known to this vem.")
+    return index
 
 
 def _count(index: dict[str, Any], key: str) -> int:
@@ -273,17 +276,11 @@ def write_shards(
     if path.suffix != SUFFIX:
         raise DataError(f"{path}: shards are a folder NAME{SUFFIX}; write to {path.with_suffix(SUFFIX)}.")
     sizes: dict[str, tuple[int, ...]] = {"observations": (observation_size,), "actions": (action_size,)}
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "key": json_value(key or {}),
-        "sizes": [observation_size, action_size],
-    }
     try:
-        with _Writer(path, {name: sizes.get(name, ()) for name in DTYPES}, header) as writer:
+        with _Writer(path, {name: sizes.get(name, ()) for name in DTYPES}, json_value(key or {})) as writer:
             if num_rows is not None:
                 writer.require_space(num_rows)
-            for block in _regular(blocks(writer.num_rows), writer.num_rows):
+            for block in _regular(blocks(writer.num_rows)):
                 writer.write(block)
                 if report:
                     report("write", writer.num_rows, num_rows or writer.num_rows)
@@ -297,81 +294,80 @@ def write_shards(
 
 
 class _Writer:
-    """The files of a folder that is being written."""
+    """The files of a folder that is being written; index.json names the finished shards from the first to the last."""
 
-    def __init__(self, path: Path, sizes: dict[str, tuple[int, ...]], header: dict[str, Any]) -> None:
+    def __init__(self, path: Path, sizes: dict[str, tuple[int, ...]], key: dict[str, Any]) -> None:
         self.path = path
         self.sizes = sizes
-        self.header = header
-        self.checksums: list[list[int]] = []
+        self.header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "key": key,
+            "observation_size": sizes["observations"][0],
+            "action_size": sizes["actions"][0],
+        }
+        self.checksums: dict[str, list[int]] = {name: [] for name in DTYPES}
         self.num_rows = 0
         self._close = ExitStack()
         self._files: dict[str, BinaryIO] = {}
 
     def __enter__(self) -> _Writer:
-        try:
+        with ExitStack() as opened:
             self.path.mkdir(parents=True, exist_ok=True)
-            for name in (JOURNAL, "index.json", *(f"{name}.bin" for name in DTYPES)):
+            for name in ("index.json", *(f"{name}.bin" for name in DTYPES)):
                 require_inside(self.path / name, self.path)
-            self.checksums = self._finished()
-            self.num_rows = len(self.checksums) * SHARD_ROWS
-            lines = [self.header, *self.checksums]
+            noted = self._noted()
+            count = self._count_sound(noted)
+            self.checksums = {name: noted[name][:count] for name in DTYPES}
+            self.num_rows = count * SHARD_ROWS
             # From here on the folder is unfinished, also if it was complete and is being mended.
-            replace_file(self.path / JOURNAL, "".join(json.dumps(line) + "\n" for line in lines).encode())
-            (self.path / "index.json").unlink(missing_ok=True)
-            self._journal = self._close.enter_context((self.path / JOURNAL).open("a", encoding="utf-8"))
+            self._write_index({})
             for name in DTYPES:
                 file = self.path / f"{name}.bin"
                 file.touch()
-                self._files[name] = self._close.enter_context(file.open("r+b", buffering=0))
+                self._files[name] = opened.enter_context(file.open("r+b", buffering=0))
                 self._files[name].truncate(self.num_rows * row_bytes(name, self.sizes[name]))
                 self._files[name].seek(0, os.SEEK_END)
-        except BaseException:
-            self._close.close()
-            raise
+            self._close = opened.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._close.close()
 
-    def _finished(self) -> list[list[int]]:
-        """The checksums of the whole shards at the beginning that are as they should be."""
-        noted = self._noted()
-        for number, checksums in enumerate(noted):
+    def _noted(self) -> dict[str, list[int]]:
+        """The checksums of the shards that the folder's index names."""
+        file = self.path / "index.json"
+        try:
+            index = _stored_index(file) if file.exists() else None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            index = None
+        if index is None:
+            if any(self.path.iterdir()):
+                raise DataError(
+                    f"{self.path}: the folder is not empty and holds no readable shards; choose another name."
+                )
+            return self.checksums
+        if any(index.get(name) != value for name, value in self.header.items()):
+            raise DataError(
+                f"{self.path}: was begun from another source, or with other rules; choose another name, or remove it."
+            )
+        return index["crc32"]
+
+    def _count_sound(self, noted: dict[str, list[int]]) -> int:
+        """How many whole shards at the beginning are as they should be."""
+        for number, checksums in enumerate(zip(*(noted[name] for name in DTYPES), strict=False)):
             for name, checksum in zip(DTYPES, checksums, strict=True):
                 count = SHARD_ROWS * row_bytes(name, self.sizes[name])
                 file = self.path / f"{name}.bin"
                 found = np.fromfile(file, np.uint8, count, offset=number * count) if file.exists() else np.empty(0)
                 if len(found) != count or zlib.crc32(found.data) != checksum:
-                    return noted[:number]
-        return noted
+                    return number
+        return len(noted["valid"])
 
-    def _noted(self) -> list[list[int]]:
-        """The checksums of whole shards that the folder's journal, or else its index, names."""
-        journal, index = self.path / JOURNAL, self.path / "index.json"
-        try:
-            if journal.exists():
-                lines = journal.read_text(encoding="utf-8").splitlines()
-                header, *checksums = [*map(_parse, lines)] or [None]
-            elif index.exists():
-                stored = json.loads(index.read_text(encoding="utf-8"))
-                header = {**{name: stored[name] for name in ("format", "version", "key")}}
-                header["sizes"] = [stored["observation_size"], stored["action_size"]]
-                checksums = [list(shard) for shard in zip(*(stored["crc32"][name] for name in DTYPES), strict=True)]
-                checksums = checksums[: stored["num_rows"] // SHARD_ROWS]
-            else:
-                header, checksums = None, []
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            header, checksums = None, []
-        if header is None and any(self.path.iterdir()):
-            raise DataError(f"{self.path}: the folder is not empty and holds no readable shards; choose another name.")
-        if header not in (None, self.header):
-            raise DataError(
-                f"{self.path}: was begun from another source, or with other rules; choose another name, or remove it."
-            )
-        # A line that was cut short ends what is known.
-        broken = next((i for i, line in enumerate(checksums) if not _is_line(line)), len(checksums))
-        return checksums[:broken]
+    def _write_index(self, more: dict[str, Any]) -> None:
+        index = json.loads(json.dumps({**self.header, "num_rows": self.num_rows, "crc32": self.checksums, **more}))
+        content = json.dumps({**index, "checksum": index_checksum(index)}) + "\n"
+        replace_file(self.path / "index.json", content.encode())
 
     def require_space(self, num_rows: int) -> None:
         """DataError unless the disk has room for the rows that are left."""
@@ -385,26 +381,20 @@ class _Writer:
 
     def write(self, block: RowBlock) -> None:
         """Add rows, and note them when they are on the disk. All blocks but the last hold whole shards."""
-        checksums = []
         for name, values in block._asdict().items():
             raw = np.ascontiguousarray(values).view(np.uint8).reshape(-1)
             _write_all(self._files[name], raw.data)
             step = SHARD_ROWS * row_bytes(name, self.sizes[name])
-            checksums.append([zlib.crc32(raw[at : at + step].data) for at in range(0, len(raw), step)])
+            self.checksums[name] += [zlib.crc32(raw[at : at + step].data) for at in range(0, len(raw), step)]
         for file in self._files.values():
             os.fsync(file.fileno())
-        noted = [list(shard) for shard in zip(*checksums, strict=True)]
-        self.checksums += noted
         self.num_rows += len(block.valid)
-        # A last shard that is not full is not noted: a resumed conversion writes it again.
-        self._journal.writelines(json.dumps(line) + "\n" for line in noted[: len(block.valid) // SHARD_ROWS])
-        self._journal.flush()
-        os.fsync(self._journal.fileno())
+        self._write_index({})
 
     def finish(
         self, info: DataInfo, action_bounds: tuple[Any, Any] | None, known: Bounds | None, report: Report | None
     ) -> None:
-        """Check all rows, gather the facts about them, and write index.json: the folder is complete."""
+        """Check all rows, gather the facts about them, and write the whole index: the folder is complete."""
         with located(str(self.path)):
             if self.num_rows == 0:
                 raise DataError("there is no row to write.")
@@ -418,42 +408,23 @@ class _Writer:
             )
             dataset = Dataset(*columns, info=info)
             info = complete_info(info, columns.actions, columns.rewards, columns.valid, action_bounds, known)
-            index = {
-                "format": FORMAT,
-                "version": VERSION,
-                "num_rows": self.num_rows,
-                "observation_size": dataset.observation_size,
-                "action_size": dataset.action_size,
-                "fingerprint": fingerprint(dataset),
-                "key": self.header["key"],
-                "info": json_value(dataclasses.asdict(info)),
-                "facts": facts_of(dataset).to_json(),
-                "crc32": {
-                    name: list(values) for name, values in zip(DTYPES, zip(*self.checksums, strict=True), strict=True)
-                },
-            }
-            index = json.loads(json.dumps(index))
-            replace_file(
-                self.path / "index.json", (json.dumps({**index, "checksum": index_checksum(index)}) + "\n").encode()
+            self._write_index(
+                {
+                    "fingerprint": fingerprint(dataset),
+                    "info": json_value(dataclasses.asdict(info)),
+                    "facts": facts_of(dataset).to_json(),
+                }
             )
-            self._close.close()
-            (self.path / JOURNAL).unlink()
             if report:
                 report("check", self.num_rows, self.num_rows)
 
 
-def _regular(blocks: Iterable[RowBlock], first: int) -> Iterator[RowBlock]:
-    """The same rows in blocks of ``FLUSH_ROWS``, checked, the last as long as it is."""
-    checks = {name: FiniteCheck(name) for name in ("observations", "actions", "rewards")}
+def _regular(blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
+    """The same rows in blocks of ``FLUSH_ROWS``, the last as long as it is."""
     held: list[RowBlock] = []
     count = 0
     for block in blocks:
-        block = RowBlock(*(np.asarray(values, DTYPES[name]) for name, values in block._asdict().items()))
-        for name, check in checks.items():
-            check.see(first, getattr(block, name))
-            check.finish()
-        first += len(block.valid)
-        held.append(block)
+        held.append(RowBlock(*(np.asarray(values, DTYPES[name]) for name, values in block._asdict().items())))
         count += len(block.valid)
         if count >= FLUSH_ROWS:
             joined = _join(held)
@@ -473,14 +444,3 @@ def _write_all(file: BinaryIO, content: memoryview) -> None:
     """Write everything: an unbuffered file may take less at a time."""
     while content:
         content = content[file.write(content) :]
-
-
-def _parse(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _is_line(line: Any) -> bool:
-    return isinstance(line, list) and len(line) == len(DTYPES) and all(isinstance(value, int) for value in line)

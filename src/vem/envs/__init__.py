@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vem.errors import SimulatorError, is_installed, require
-from vem.tasks import TASKS, find_task, task_of_environment
+from vem.tasks import ENVIRONMENT_TASKS, TASKS, find_task
 
 if TYPE_CHECKING:
     import gymnasium
@@ -51,45 +51,22 @@ def require_mujoco() -> None:
 # The registered ids, and ``make``: an environment by id or by task name.
 
 
-# id → entry point, its arguments
-_ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "vem/AntMaze-UMaze-v0": ("vem.envs.mazes:AntMazeEnv", {"maze": "umaze"}),
-    "vem/AntMaze-Medium-v0": ("vem.envs.mazes:AntMazeEnv", {"maze": "medium"}),
-    "vem/AntMaze-Large-v0": ("vem.envs.mazes:AntMazeEnv", {"maze": "large"}),
-    "vem/AdroitDoor-v0": ("vem.envs.robots:make_adroit", {"task": "door"}),
-    "vem/AdroitHammer-v0": ("vem.envs.robots:make_adroit", {"task": "hammer"}),
-    "vem/AdroitRelocate-v0": ("vem.envs.robots:make_adroit", {"task": "relocate"}),
-    "vem/AdroitPen-v0": ("vem.envs.robots:make_adroit", {"task": "pen"}),
-    "vem/Hopper-v0": ("vem.envs.robots:HopperEnv", {}),
-    "vem/Walker2d-v0": ("vem.envs.robots:Walker2dEnv", {}),
-    "vem/HalfCheetah-v0": ("vem.envs.robots:HalfCheetahEnv", {}),
-    "vem/PointMaze-UMaze-v0": ("vem.envs.mazes:PointMazeEnv", {"maze": "umaze"}),
-    "vem/PointMaze-Medium-v0": ("vem.envs.mazes:PointMazeEnv", {"maze": "medium"}),
-    "vem/PointMaze-Large-v0": ("vem.envs.mazes:PointMazeEnv", {"maze": "large"}),
-    "vem/PointMaze-UMaze-Discrete-v0": ("vem.envs.mazes:DiscretePointMazeEnv", {"maze": "umaze"}),
-    "vem/PointMaze-Medium-Discrete-v0": ("vem.envs.mazes:DiscretePointMazeEnv", {"maze": "medium"}),
-    "vem/PointMaze-Large-Discrete-v0": ("vem.envs.mazes:DiscretePointMazeEnv", {"maze": "large"}),
-}
-
-
 def environment_ids() -> list[str]:
     """Return the ids of vem's environments."""
-    return list(_ENVIRONMENTS)
+    return [task.environment for task in ENVIRONMENT_TASKS.values()]
 
 
 def register() -> None:
     """Tell Gymnasium vem's ids, as importing ``vem.envs`` does; the entry points are strings, so nothing is loaded."""
     import gymnasium
 
-    for environment, (entry_point, kwargs) in _ENVIRONMENTS.items():
-        task = task_of_environment(environment)
-        assert task is not None, f"{environment} has no task in vem.tasks"
-        if environment not in gymnasium.registry:
+    for name, task in ENVIRONMENT_TASKS.items():
+        if task.environment not in gymnasium.registry:
             gymnasium.register(
-                environment,
-                entry_point,
+                task.environment,
+                f"vem.envs.{'mazes' if 'maze' in name else 'robots'}:create",
                 max_episode_steps=task.max_steps,
-                kwargs=kwargs,
+                kwargs={"name": name},
                 disable_env_checker=True,
             )
 
@@ -104,7 +81,7 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 
     task = find_task(name)
     environment = task.environment if task is not None else name
-    if environment in _ENVIRONMENTS:
+    if environment in environment_ids():
         require_mujoco()
     elif environment not in gymnasium.registry and ":" not in environment:
         import_robotics()
@@ -122,7 +99,7 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 def _unknown(environment: str) -> str:
     import gymnasium
 
-    known = {name.lower(): name for name in (*gymnasium.registry, *TASKS, *_ENVIRONMENTS)}
+    known = {name.lower(): name for name in (*gymnasium.registry, *TASKS)}
     wanted = environment.lower()
     close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
     close += [key for key in difflib.get_close_matches(f"vem/{wanted}", known, n=2, cutoff=0.6) if key not in close]

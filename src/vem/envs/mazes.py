@@ -321,3 +321,10 @@ class DiscretePointMazeEnv(PointMazeEnv):
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         """Push, then advance."""
         return super().step(PUSHES[int(action)])
+
+
+def create(name: str, **rendering: Any) -> MazeEnv:
+    """Return the maze environment of this name: ``antmaze-umaze``, ``pointmaze-medium-discrete``."""
+    robot, maze, *discrete = name.split("-")
+    kinds = {"antmaze": AntMazeEnv, "pointmaze": DiscretePointMazeEnv if discrete else PointMazeEnv}
+    return kinds[robot](maze, **rendering)

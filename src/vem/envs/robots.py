@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -82,15 +83,11 @@ class EndWhenDropped(gymnasium.Wrapper):
         return observation, float(reward), is_dropped, truncated, info | {"success": bool(info["success"])}
 
 
-_REWARDS = {"door": door_reward, "hammer": hammer_reward, "relocate": relocate_reward}
-
-
-def make_adroit(task: str, **kwargs: Any) -> gymnasium.Env:
-    """Return the Adroit environment of ``task``: door, hammer, relocate or pen."""
+def _adroit(task: str, reward: Callable[[Any], float] | None, **rendering: Any) -> gymnasium.Env:
     import_robotics()
     module = importlib.import_module(f"gymnasium_robotics.envs.adroit_hand.adroit_{task}")
-    env = getattr(module, f"AdroitHand{task.capitalize()}Env")(reward_type="dense", **kwargs)
-    return EndWhenDropped(env) if task == "pen" else DenseReward(env, _REWARDS[task])
+    env = getattr(module, f"AdroitHand{task.capitalize()}Env")(reward_type="dense", **rendering)
+    return DenseReward(env, reward) if reward else EndWhenDropped(env)
 
 
 # Hopper, Walker2d and HalfCheetah as D4RL scored them: Gymnasium's v5 classes set to equal its v4.
@@ -137,3 +134,19 @@ class HalfCheetahEnv(half_cheetah_v5.HalfCheetahEnv):
 def _ignore_settotalmass(message: str) -> None:
     if "settotalmass" not in message:
         raise RuntimeError(message)
+
+
+_ENVIRONMENTS: dict[str, Callable[..., gymnasium.Env]] = {
+    "door": partial(_adroit, "door", door_reward),
+    "hammer": partial(_adroit, "hammer", hammer_reward),
+    "relocate": partial(_adroit, "relocate", relocate_reward),
+    "pen": partial(_adroit, "pen", None),
+    "hopper": HopperEnv,
+    "walker2d": Walker2dEnv,
+    "halfcheetah": HalfCheetahEnv,
+}
+
+
+def create(name: str, **rendering: Any) -> gymnasium.Env:
+    """Return the environment of this name, which ``vem.tasks`` has the facts of."""
+    return _ENVIRONMENTS[name](**rendering)

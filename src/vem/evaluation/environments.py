@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from vem.data.minari import stored_metadata
 from vem.errors import SimulatorError
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     import gymnasium
     from gymnasium.envs.registration import EnvSpec
 
+    from vem.data.dataset import DataInfo
     from vem.training.run import Run
 
 
@@ -140,7 +140,7 @@ def find_target(directory: str | Path, environment: Environment | None = None) -
     from vem.training.run import Run
 
     files = Run(directory)
-    config, data = files.config, files.facts.to_json()
+    config, data = files.config, files.facts.info
     if callable(environment):
         found = environment, *environment_references(environment)
     else:
@@ -150,7 +150,7 @@ def find_target(directory: str | Path, environment: Environment | None = None) -
     return RunTarget(files, *found, trials, config.steps, own is None or own == found[1])
 
 
-def own_environment(data: Mapping[str, Any]) -> str | None:
+def own_environment(data: DataInfo) -> str | None:
     """The name of the environment that data is evaluated in, or None if it names none."""
     try:
         return find_environment(data)[1]
@@ -192,34 +192,36 @@ def environment_references(environment: Environment) -> tuple[str, References | 
     return task.environment, References(task.minimum, task.maximum, task.references)
 
 
-def find_environment(
-    data: Mapping[str, Any], environment: str | None = None
-) -> tuple[Environment, str, References | None]:
+def find_environment(data: DataInfo, environment: str | None = None) -> tuple[Environment, str, References | None]:
     """The environment to evaluate in, its name and the reference scores, from the facts of a dataset (DataInfo).
 
     A file that says which one goal its AntMaze rewards were labeled with is evaluated at that goal; otherwise the goal
     is drawn anew in every episode. Minari data has its own environment and references; they are not D4RL's, even where
     the names look alike.
     """
-    name = environment or named_environment(data["environment"])
-    if name is None and data["source"].startswith("minari:"):
+    name = environment or named_environment(data.environment)
+    if name is None and data.source.startswith("minari:"):
         return _minari_environment(data)
     task = task_of(data) if name is None else find_task(name) or task_of_environment(name)
     if task is not None:
         name = task.environment
     if name is None:
-        raise SimulatorError(f"the data {data['name']} names no environment; {NAME_ONE}")
+        raise SimulatorError(f"the data {data.name} names no environment; {NAME_ONE}")
     references = References(task.minimum, task.maximum, task.references) if task else None
-    goal = data["metadata"].get("goal", data["metadata"].get("infos/goal"))
-    is_goal = isinstance(goal, list | tuple) and len(goal) == 2 and all(isinstance(part, int | float) for part in goal)
-    if environment is None and name.startswith("vem/AntMaze") and is_goal:
-        x, y = (float(part) for part in goal)
+    goal = data.metadata.get("goal", data.metadata.get("infos/goal"))
+    if environment is None and name.startswith("vem/AntMaze") and _is_place(goal):
+        x, y = map(float, goal)
         return GoalEnvironment(name, (x, y)), f"{name} with its goal at ({x:.2f}, {y:.2f})", references
     return name, name, references
 
 
-def _minari_environment(data: Mapping[str, Any]) -> tuple[Environment, str, References | None]:
-    dataset_id, metadata = data["source"].removeprefix("minari:"), data["metadata"]
+def _is_place(value: Any) -> TypeGuard[Sequence[float]]:
+    """Whether this is an x and a y."""
+    return isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(part, int | float) for part in value)
+
+
+def _minari_environment(data: DataInfo) -> tuple[Environment, str, References | None]:
+    dataset_id, metadata = data.source.removeprefix("minari:"), data.metadata
     name = named_environment(metadata.get("environment"))
     if not name:
         raise SimulatorError(f"the Minari dataset {dataset_id} names no environment; {NAME_ONE}")

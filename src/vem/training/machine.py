@@ -24,7 +24,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Split
 
 from vem.algorithms.base import Algorithm
-from vem.data.checks import aligned
+from vem.data.arrays import aligned
 from vem.data.dataset import Dataset
 from vem.errors import SettingsError
 from vem.storage import cache_directory
