@@ -1,7 +1,7 @@
 """What the site needs beyond the pages: files outside docs/, and the Python reference from the docstrings.
 
 Pages link to files of the repository by relative paths, as GitHub shows them. On the site CONTRIBUTING.md and
-CHANGELOG.md are pages, Python files and notebooks that a page links to become pages that show them, and links lead there.
+CHANGELOG.md are pages; Python files and notebooks that a page links to become pages that show them.
 """
 
 from __future__ import annotations

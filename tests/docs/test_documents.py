@@ -21,6 +21,7 @@ import heating_log
 from ant_walkers import guided_policy
 from evaluation_cases import constant_policy
 from small_runs import quick_compilation
+from vem.algorithms.base import METHODS
 from vem.cli import main
 from vem.data.mapping import to_toml
 
@@ -42,6 +43,7 @@ SHORT = {
 LONG = (
     "vem compare",
     "vem select",
+    "vem estimate",
     "vem sweep",
     "vem theory",
     "vem train DATASET",
@@ -54,6 +56,7 @@ LONG = (
 """Commands and documents of the slow selection: other tests ask more of what they call."""
 ELSEWHERE = ("vem train", "vem compare paper --data-dir ~/data --run")
 """The built-in example, which has tests of its own, and all of the paper's table."""
+METHODS_OF_HEATING = "vem compare heating/log.parquet --map heating/map.toml --hold-out 0.3 --out heating/methods"
 HEATING = "vem train heating/log.parquet --map heating/map.toml --hold-out 0.3 --out heating/runs"
 WORDS = {
     "DATASET": "antmaze-umaze.hdf5",
@@ -61,6 +64,7 @@ WORDS = {
     "pointmaze-large": "antmaze-umaze.hdf5",
     "RUN": "runs/antmaze-umaze-vem",
     "runs/pointmaze-large-vem": "runs/antmaze-umaze-vem",
+    "examples/own_method.py": str(ROOT / "examples" / "own_method.py"),
     "~/data": ".",
 }
 """Words of commands → what is there."""
@@ -113,10 +117,12 @@ def shortened(command: str) -> list[str]:
     verb = " ".join(words[:2]) if words[0] == "data" else words[0]
     arguments = words if verb == "data make" else [WORDS.get(word, word) for word in words]
     if "--resume" in arguments:
-        return arguments
+        return [re.sub(r"^\d+$", "6", word) for word in arguments]
     short = dict(SHORT.get(verb, {}))
-    if verb == "train" and not re.search(r"--algorithm|--preset", command):
+    if verb == "train" and not re.search(r"--algorithm [^p]|--preset", command):
         short |= {"--value-hidden": "8", "--policy-hidden": "8"}
+    if "percentile-bc" in command:
+        short.pop("--value-hidden")
     if "cql" in command:
         short["--num-sampled-actions"] = "1"
     for flag, value in short.items():
@@ -146,6 +152,8 @@ def place(tmp_path_factory):
                 file[key] = values
     pyarrow.parquet.write_table(pa.table(heating_log.columns(8, 8)), directory / "log.parquet")
     (directory / "map.toml").write_text(to_toml(heating_log.MAPPING), encoding="utf-8")
+    [configuration] = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "start.md").read_text("utf-8"), re.M | re.S)
+    (directory / "run.toml").write_text(configuration, encoding="utf-8")
     write_heating(directory / "heating")
     (directory / "data").symlink_to(directory, target_is_directory=True)
     constant_policy(sizes=(11, 3)).save(directory / "policy.safetensors")
@@ -169,9 +177,12 @@ def write_heating(directory: Path) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def quickly(tmp_path_factory):
-    """Compile without optimizing."""
+    """Compile without optimizing; forget the methods that documents register."""
+    methods = dict(METHODS)
     with quick_compilation(tmp_path_factory.getbasetemp() / "programs"):
         yield
+    for name in set(METHODS) - set(methods):
+        del METHODS[name]
 
 
 @pytest.fixture
@@ -205,6 +216,8 @@ def test_commands_run(command, inside, capsys):
         make_run(inside, "runs/antmaze-umaze-vem", "vem train antmaze-umaze.hdf5")
     if re.search(r"(estimate|report) heating/runs", command):
         make_run(inside, "heating/runs", HEATING)
+    if "select heating/methods" in command:
+        make_run(inside, "heating/methods", METHODS_OF_HEATING)
     assert main(shortened(command)) == 0, capsys.readouterr().err
 
 
