@@ -42,8 +42,9 @@ SHORT = {
 }
 LONG = (
     "vem compare",
-    "vem select",
     "vem estimate",
+    "vem report",
+    "vem select",
     "vem sweep",
     "vem theory",
     "vem train DATASET",
@@ -52,6 +53,7 @@ LONG = (
     "vem train log.parquet",
     "docs/choosing.md",
     "docs/evaluation.md",
+    "docs/own-logs.md",
 )
 """Commands and documents of the slow selection: other tests ask more of what they call."""
 ELSEWHERE = ("vem train", "vem compare paper --data-dir ~/data --run")
