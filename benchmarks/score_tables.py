@@ -35,7 +35,7 @@ def _score_beside_steps(record: Record | None) -> tuple[str, str]:
 def longer_table(records: Sequence[Record]) -> str:
     """Each method's score, and below it its steps, beside the paper's score of VEM."""
     chosen = [r for r in records if column_of(r) in LONGER_METHODS]
-    return _grid(chosen, lambda r: f"{mean_std(score_of(r))}<br>{r['steps']:,}", {"VEM in the paper": _published})
+    return _grid(chosen, lambda r: f"{mean_std(score_of(r))}<br>{r['steps']:,}", {"paper": _published})
 
 
 def equal_time_table(records: Sequence[Record]) -> str:
@@ -46,7 +46,7 @@ def equal_time_table(records: Sequence[Record]) -> str:
     columns = _columns(chosen)
     steps = [median(r["steps"] for r in chosen if column_of(r) == column) for column in columns]
     last = ["median steps", *(f"{number:,.0f}" for number in steps)]
-    return "\n".join([_grid(chosen, lambda r: mean_std(score_of(r))), f"| {' | '.join(last)} |"])
+    return "\n".join([_grid(chosen, lambda r: mean_std(score_of(r)).replace(" ± ", "<br>± ")), f"| {' | '.join(last)} |"])
 
 
 def on_all_datasets(records: Sequence[Record]) -> list[Record]:
