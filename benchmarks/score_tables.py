@@ -46,7 +46,8 @@ def equal_time_table(records: Sequence[Record]) -> str:
     columns = _columns(chosen)
     steps = [median(r["steps"] for r in chosen if column_of(r) == column) for column in columns]
     last = ["median steps", *(f"{number:,.0f}" for number in steps)]
-    return "\n".join([_grid(chosen, lambda r: mean_std(score_of(r)).replace(" ± ", "<br>± ")), f"| {' | '.join(last)} |"])
+    narrow = lambda record: mean_std(score_of(record)).replace(" ± ", "<br>± ")
+    return "\n".join([_grid(chosen, narrow), f"| {' | '.join(last)} |"])
 
 
 def on_all_datasets(records: Sequence[Record]) -> list[Record]:
