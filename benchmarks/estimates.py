@@ -3,7 +3,7 @@
     python benchmarks/estimates.py run --out DIR --data-dir DATA       train, simulate, estimate; goes on after a stop
     PYTHON benchmarks/estimates.py peer --out DIR --data-dir DATA      the same policies by d3rlpy, in its own Python
     python benchmarks/estimates.py record --out DIR                    → results/estimates.json, and the part below
-    python benchmarks/estimates.py write                              the record → docs/choosing.md and its chart
+    python benchmarks/estimates.py write                              the record → results/tables.md and its chart
 
 The protocol is that of DOPE (Fu et al., ICLR 2021): rank correlation, absolute error, regret@1 and the coverage of the
 intervals, over policies of one dataset. OUT/DATASET/ holds, for each policy, METHOD-STEPS.safetensors and one JSON for
@@ -26,7 +26,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "benchmarks" / "results" / "estimates.json"
-PAGE, CHART = ROOT / "docs" / "choosing.md", ROOT / "docs" / "estimates.png"
+PAGE, CHART = ROOT / "benchmarks" / "results" / "tables.md", ROOT / "benchmarks" / "results" / "estimates.png"
 DISCOUNT = 0.99
 HOLD_OUT = 0.2
 PEER_STEPS = 5_000

@@ -1,6 +1,6 @@
 """Peak memory of training against the number of rows, each in a process of its own, as a record and a chart.
 
-    python benchmarks/memory.py --out benchmarks/results/memory.json --chart docs/memory.png
+    python benchmarks/memory.py --out benchmarks/results/memory.json --chart benchmarks/results/memory.png
 
 A process reads the rows from an HDF5 file of AntMaze's sizes and trains VEM for 1,000 steps. The line is what the
 project holds itself to: 1.5 times the data and 800 MB.

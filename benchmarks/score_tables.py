@@ -9,17 +9,57 @@ import ablations
 from score_records import Record, column_of, index
 from table_text import mean_std, paper_text, short, spread_text, table, unique
 from vem.algorithms.base import METHODS, official_steps, split_label
-from vem.evaluation.statistics import Mark, Spread, mark_best
+from vem.evaluation.statistics import Spread
 from vem.tasks import TASKS
 
 SMALLEST_GAP = 0.5
 """Points below a score of the paper that are worth a line."""
-README_METHODS = ("vem", "bc", "iql", "awr", "bail")
+LONGER_METHODS = ("vem", "bc", "awr", "bail", "iql")
+"""Those with records of more steps on most datasets."""
+
+
+def readme_table(records: Sequence[Record]) -> str:
+    """VEM and cloning with their steps, beside the paper's score of VEM."""
+    by_place = {(r["dataset"], column_of(r)): r for r in records}
+    rows = []
+    for dataset in unique(r["dataset"] for r in records if column_of(r) == "vem"):
+        cells = [cell for method in ("vem", "bc") for cell in _score_beside_steps(by_place.get((dataset, method)))]
+        rows.append([dataset, *cells, _published(dataset)])
+    return table(["dataset", "VEM", "its steps", "cloning (BC)", "its steps", "VEM in the paper"], rows)
+
+
+def _score_beside_steps(record: Record | None) -> tuple[str, str]:
+    return ("", "") if record is None else (mean_std(score_of(record)), f"{record['steps']:,}")
+
+
+def longer_table(records: Sequence[Record]) -> str:
+    """Each method's score, and below it its steps, beside the paper's score of VEM."""
+    chosen = [r for r in records if column_of(r) in LONGER_METHODS]
+    return _grid(chosen, lambda r: f"{mean_std(score_of(r))}<br>{r['steps']:,}", {"paper": _published})
+
+
+def equal_time_table(records: Sequence[Record]) -> str:
+    """The scores of the methods that ran on all datasets, and in the last row the steps that they had."""
+    chosen = on_all_datasets(records)
+    if not chosen:
+        return ""
+    columns = _columns(chosen)
+    steps = [median(r["steps"] for r in chosen if column_of(r) == column) for column in columns]
+    last = ["median steps", *(f"{number:,.0f}" for number in steps)]
+    narrow = lambda record: mean_std(score_of(record)).replace(" ± ", "<br>± ")
+    return "\n".join([_grid(chosen, narrow), f"| {' | '.join(last)} |"])
+
+
+def on_all_datasets(records: Sequence[Record]) -> list[Record]:
+    """The records of the methods that ran on every dataset, ablations apart."""
+    datasets = {r["dataset"] for r in records}
+    having = {c: {r["dataset"] for r in records if column_of(r) == c} for c in map(column_of, records)}
+    return [r for r in records if having[column_of(r)] == datasets and METHODS[r["algorithm"]].ablates is None]
 
 
 def score_table(records: Sequence[Record]) -> str:
     """All methods, ablations apart: mean ± std over seeds, and the interval of the measurement."""
-    return _scores([r for r in records if METHODS[r["algorithm"]].ablates is None], with_interval=True)
+    return _scores([r for r in records if METHODS[r["algorithm"]].ablates is None])
 
 
 def regression_table(records: Sequence[Record]) -> str:
@@ -28,7 +68,7 @@ def regression_table(records: Sequence[Record]) -> str:
     chosen = [
         r for r in records if r["dataset"] in ablated and "vem" in (r["algorithm"], METHODS[r["algorithm"]].ablates)
     ]
-    return _scores(chosen, with_interval=True)
+    return _scores(chosen)
 
 
 def ablation_table(records: Sequence[Record] | None = None) -> str:
@@ -50,24 +90,6 @@ def _ablation_cells(record: Record | None) -> tuple[str, str]:
         return "", ""
     values = list(record["value_mean"].values())
     return mean_std(score_of(record)), f"{sum(values) / len(values):.3f}"
-
-
-def results_table(records: Sequence[Record]) -> str:
-    """The headline records beside the paper's scores of VEM, in narrow columns."""
-    return _scores(records, with_interval=False, with_paper=True).replace(" ± ", "<br>± ")
-
-
-def headline_records(records: Sequence[Record], paper: Sequence[Record]) -> list[Record]:
-    """The records that a reader sees first.
-
-    Those at equal time of the methods that ran on all datasets, once VEM did; until then the methods that most users
-    choose between, each with its own number of steps.
-    """
-    datasets = {r["dataset"] for r in [*records, *paper]}
-    having = {c: {r["dataset"] for r in paper if column_of(r) == c} for c in map(column_of, paper)}
-    if having.get("vem") == datasets:
-        return [r for r in paper if having[column_of(r)] == datasets and METHODS[r["algorithm"]].ablates is None]
-    return [r for r in records if column_of(r) in README_METHODS]
 
 
 def paper_table(records: Sequence[Record]) -> str:
@@ -161,45 +183,37 @@ def _minutes(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds / 60:.1f}"
 
 
-def marks_of(records: Sequence[Record]) -> dict[int, Mark]:
-    """``id`` of each record → whether it is the best of its dataset, or within the interval of the best."""
-    marks: dict[int, Mark] = {}
-    for dataset in unique(r["dataset"] for r in records):
-        row = [r for r in records if r["dataset"] == dataset and score_of(r) is not None]
-        found = mark_best([spread for r in row if (spread := score_of(r)) is not None])
-        marks |= {id(r): mark for r, mark in zip(row, found, strict=True)}
-    return marks
-
-
-def _scores(records: Sequence[Record], with_interval: bool, with_paper: bool = False) -> str:
-    """Datasets × methods, the best bold and those within its interval marked."""
-    marks = marks_of(records)
+def _scores(records: Sequence[Record]) -> str:
+    """Datasets × methods: mean ± std over seeds, and below it the interval of the measurement."""
 
     def text(record: Record) -> str:
-        shown = mean_std(score_of(record), is_bold=marks.get(id(record)) == "best")
-        interval = (spread := score_of(record)) and spread.interval
-        ends = f"<br>({interval[0]:.1f} to {interval[1]:.1f})" if with_interval and interval else ""
-        return shown + (" ≈" if marks.get(id(record)) == "close" else "") + ends
+        spread = score_of(record)
+        interval = spread.interval if spread else None
+        return mean_std(spread) + (f"<br>({interval[0]:.1f} to {interval[1]:.1f})" if interval else "")
 
-    def published(dataset: str) -> str:
-        return paper_text(TASKS[dataset].paper_scores.get("vem")) if dataset in TASKS else ""
+    return _grid(records, text)
 
-    return _grid(records, text, {"paper's score": published} if with_paper else {})
+
+def _published(dataset: str) -> str:
+    return paper_text(TASKS[dataset].paper_scores.get("vem")) if dataset in TASKS else ""
 
 
 def _grid(
     records: Sequence[Record], text: Callable[[Record], str], extra: dict[str, Callable[[str], str]] | None = None
 ) -> str:
-    methods = list(METHODS)
-    columns = sorted(
-        unique(map(column_of, records)), key=lambda column: (index(methods, split_label(column)[0]), column)
-    )
+    columns = _columns(records)
     by_place = {(r["dataset"], column_of(r)): text(r) for r in records}
     rows = [
         [d, *(by_place.get((d, column), "") for column in columns), *(make(d) for make in (extra or {}).values())]
         for d in unique(r["dataset"] for r in records)
     ]
     return table(["dataset", *columns, *(extra or {})], rows)
+
+
+def _columns(records: Sequence[Record]) -> list[str]:
+    """The names of the methods, in the order of the methods."""
+    methods = list(METHODS)
+    return sorted(unique(map(column_of, records)), key=lambda name: (index(methods, split_label(name)[0]), name))
 
 
 def score_of(record: Record) -> Spread | None:

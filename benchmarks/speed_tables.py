@@ -64,8 +64,8 @@ def scale_table(path: Path = PEERS) -> str:
         for cores in scale.CORES
         if rates
     ]
-    head = ["cores", f"{scale.EQUAL_MINUTES} minutes of a core for each cell"]
-    return table([*head, "a million updates, a cell a core", "the same, each seed a cell"], rows)
+    head = ["cores", f"{scale.EQUAL_MINUTES} minutes of a core for each job"]
+    return table([*head, "a million updates, a job a core", "the same, each seed a job"], rows)
 
 
 def cell_table(path: Path = PEERS) -> str:

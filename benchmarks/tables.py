@@ -17,18 +17,20 @@ from pathlib import Path
 
 import command
 import figures
+from basis import basis_text
 from drawn import drawn_table
-from findings import basis_text, found_text, overall_table, time_table
 from processors import processor_table
 from score_records import RECORDS, Record, collect, read_all, read_paper
 from score_tables import (
     ablation_table,
     data_table,
+    equal_time_table,
     gap_table,
-    headline_records,
+    longer_table,
+    on_all_datasets,
     paper_table,
+    readme_table,
     regression_table,
-    results_table,
     run_table,
     score_table,
     steps_table,
@@ -48,7 +50,11 @@ from walkers import walker_table
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = tuple(
     ROOT / name
-    for name in ("README.md", *(f"docs/{n}.md" for n in ("results", "choices", "speed", "scale", "trust", "data")))
+    for name in (
+        "README.md",
+        *(f"docs/{name}.md" for name in ("results", "choices", "scaling", "data")),
+        "benchmarks/results/tables.md",
+    )
 )
 FOLDERS = ("scores", "paper", "trials/temperature")
 """Where records of runs are kept, below benchmarks/results."""
@@ -82,29 +88,26 @@ def filled(text: str, records: Records, paper: Records = ()) -> str:
 
 
 PARTS: dict[str, Callable[[Records, Records], str]] = {
-    "basis": lambda records, paper: basis_text(headline_records(records, paper)),
-    "found": lambda records, paper: found_text(headline_records(records, paper), records),
-    "results": lambda records, paper: results_table(headline_records(records, paper)),
-    "figure": lambda records, paper: figures.results_text(headline_records(records, paper)),
-    "overall": lambda records, paper: overall_table(headline_records(records, paper)),
-    "equal-time": lambda records, paper: score_table(paper),
-    "curves": lambda records, paper: figures.curves_text([*records, *paper]),
-    "times": lambda records, paper: time_table(paper),
+    "results": lambda records, paper: readme_table(records),
+    "basis": lambda records, paper: basis_text(on_all_datasets(paper)),
+    "equal-time": lambda records, paper: equal_time_table(paper),
+    "equal-time-intervals": lambda records, paper: score_table(paper),
+    "equal-time-runs": lambda records, paper: steps_table(paper),
+    "longer": lambda records, paper: longer_table(records),
     "scores": lambda records, paper: score_table(records),
-    "paper": lambda records, paper: paper_table(headline_records(records, paper)),
+    "runs": lambda records, paper: run_table(records),
+    "paper": lambda records, paper: paper_table(on_all_datasets(paper)),
     "gaps": lambda records, paper: gap_table(records, paper),
-    "regression": lambda records, paper: regression_table(records),
+    "values": lambda records, paper: value_table(on_all_datasets(paper)),
+    "data": lambda records, paper: data_table([*records, *paper]),
+    "behavior": lambda records, paper: behavior_table(),
+    "processors": lambda records, paper: processor_table(),
     "ablations": lambda records, paper: ablation_table(),
+    "regression": lambda records, paper: regression_table(records),
     "expectiles": lambda records, paper: figures.expectiles_text(),
+    "landscapes": lambda records, paper: figures.landscapes_text(),
     "walkers": lambda records, paper: walker_table(),
     "drawn": lambda records, paper: drawn_table(),
-    "landscapes": lambda records, paper: figures.landscapes_text(),
-    "values": lambda records, paper: value_table(headline_records(records, paper)),
-    "data": lambda records, paper: data_table([*records, *paper]),
-    "runs": lambda records, paper: run_table(records),
-    "equal-time-runs": lambda records, paper: steps_table(paper),
-    "processors": lambda records, paper: processor_table(),
-    "behavior": lambda records, paper: behavior_table(),
     "trials": lambda records, paper: trial_table(),
     "temperature": lambda records, paper: temperature_table(paper),
     "regularization": lambda records, paper: regularization_table(),

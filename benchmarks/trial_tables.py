@@ -105,7 +105,7 @@ def large_data_text(path: Path = LARGE_DATA) -> str:
     held = max(figures["held_rows"]["memory"] for figures in methods.values())
     return (
         f"On {about['rows'] / 1e6:,.0f} million rows of {about['observation_size']} + {about['action_size']} numbers "
-        f"({about['bytes'] / 1e9:.0f} GB on disk), training through the pool ran at {rates} of the rate of "
+        f"({about['bytes'] / 1e9:.0f} GB on disk), training through the buffer ran at {rates} of the rate of "
         f"{held / 1e6:.0f} million rows held in memory, with a peak of {peaks} GB of resident memory."
     )
 

@@ -1,12 +1,13 @@
 """What the site needs beyond the pages: files outside docs/, and the Python reference from the docstrings.
 
 Pages link to files of the repository by relative paths, as GitHub shows them. On the site CONTRIBUTING.md and
-CHANGELOG.md are pages, Python files that a page links to become pages that show them, and links lead there.
+CHANGELOG.md are pages; Python files and notebooks that a page links to become pages that show them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -19,6 +20,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "index.md"}
 """Files outside docs/ → their pages."""
+SHOWN = (".py", ".ipynb")
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 REFERENCE = re.compile(r"^<!-- reference: (.*?) -->$", re.M)
 
@@ -29,9 +31,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if files.get_file_from_path(page) is None:
             files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     texts = [Path(str(file.abs_src_path)) for file in files.documentation_pages() if file.abs_src_path]
-    for target in sorted({target for path in texts for target in _python_files(path)}):
-        code = (ROOT / target).read_text(encoding="utf-8")
-        content = f"# `{target}`\n\n```python\n{code}```\n"
+    for target in sorted({target for path in texts for target in _shown_files(path)}):
+        content = f"# `{target}`\n\n{_content(ROOT / target)}\n"
         files.append(File.generated(config, _shown(target), content=content))
     return files
 
@@ -48,7 +49,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if target.startswith("docs/"):
             new = target.removeprefix("docs/")
         else:
-            new = PAGES.get(target) or (_shown(target) if target.endswith(".py") else None)
+            new = PAGES.get(target) or (_shown(target) if target.endswith(SHOWN) else None)
         if new is None:
             return match[0]
         return match[1] + posixpath.relpath(new, place or ".") + (match[3] or "") + match[4]
@@ -58,15 +59,24 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _shown(target: str) -> str:
-    return f"source/{target.removesuffix('.py')}.md"
+    return f"source/{posixpath.splitext(target)[0]}.md"
 
 
-def _python_files(page: Path) -> list[str]:
-    """The Python files of the repository that a page links to."""
+def _content(path: Path) -> str:
+    """A Python file as a block of code, a notebook as its texts and blocks."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        return f"```python\n{text}```"
+    cells = [(cell["cell_type"], "".join(cell["source"]).rstrip()) for cell in json.loads(text)["cells"]]
+    return "\n\n".join(f"```python\n{source}\n```" if kind == "code" else source for kind, source in cells)
+
+
+def _shown_files(page: Path) -> list[str]:
+    """The Python files and notebooks of the repository that a page links to."""
     found = []
     for match in LINK.finditer(page.read_text(encoding="utf-8")):
         path = (page.parent / match[2]).resolve()
-        if path.suffix == ".py" and path.is_file() and path.is_relative_to(ROOT):
+        if path.suffix in SHOWN and path.is_file() and path.is_relative_to(ROOT):
             found.append(path.relative_to(ROOT).as_posix())
     return found
 

@@ -47,7 +47,11 @@ def figures(tables):
     return importlib.import_module("figures")
 
 
-DOCUMENTS = [*(f"docs/{name}.md" for name in ("results", "choices", "speed", "scale", "trust", "data")), "README.md"]
+DOCUMENTS = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("results", "choices", "scaling", "data")),
+    "benchmarks/results/tables.md",
+]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -57,32 +61,19 @@ def test_the_documents_are_what_the_records_give(tables, name):
     assert ROOT / name in tables.DOCUMENTS
 
 
-ELSEWHERE = {
-    "basis": "README.md",
-    **dict.fromkeys(
-        ("ablations", "drawn", "expectiles", "regression", "regularization", "temperature", "trials"), "docs/choices.md"
-    ),
-    **dict.fromkeys(("speed", "peers", "seeds"), "docs/speed.md"),
-    "scale": "docs/scale.md",
-    "cells": "docs/scale.md",
-    "support-states": "docs/trust.md",
-    "support-actions": "docs/trust.md",
-    "large-data": "docs/data.md",
-    "walkers": "docs/data.md",
-}
-
-
-def test_every_part_is_in_its_document(tables):
-    for name in tables.PARTS:
-        text = (ROOT / ELSEWHERE.get(name, "docs/results.md")).read_text(encoding="utf-8")
-        assert f"<!-- {name} -->" in text, name
-        assert f"<!-- /{name} -->" in text, name
-    assert "<!-- results -->" in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_part_is_in_one_document_and_every_document_is_filled(tables):
+    assert [str(path.relative_to(ROOT)) for path in tables.DOCUMENTS] == DOCUMENTS
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in DOCUMENTS}
+    for part in tables.PARTS:
+        marks = [text.count(f"<!-- {part} -->") + text.count(f"<!-- /{part} -->") for text in texts.values()]
+        assert sorted(marks)[-2:] == [0, 2], part
+    assert "<!-- results -->" in texts["README.md"]
+    assert not any(tables.NOTHING in text for text in texts.values())
 
 
 def test_the_figures_are_those_of_the_records(tables, figures):
-    wanted = figures.fingerprints(tables.read_all(), tables.read_paper())
-    assert figures.RESULTS in wanted
+    wanted = figures.fingerprints()
+    assert len(wanted) == 2
     for name, mark in wanted.items():
         assert f"records {mark}".encode() in (ROOT / "docs" / name).read_bytes(), "run: python benchmarks/figures.py"
 
@@ -98,21 +89,25 @@ def test_methods_at_equal_time_had_the_same_data(tables):
 def test_tables_by_hand(tables):
     records = [
         record("door-human", "vem", 12.0, [10.0, 14.0]),
-        record("door-human", "bc", 11.0, [9.0, 13.0]),
+        record("door-human", "bc", 11.0, [9.0, 13.0], steps=500),
         record("door-human", "bail", 3.0, [2.0, 4.0]),
         record("door-human", "vem-1step", 5.0, None),
         record("door-human", "vem", 6.0, [5.0, 7.0], preset="paper"),
-        record("own", "bc", 1.0, None),
+        record("own", "vem", 1.0, None),
     ]
-    assert tables.results_table(tables.headline_records(records, [])).splitlines() == [
-        "| dataset | vem | bc | bail | paper's score |",
+    assert tables.readme_table(records).splitlines() == [
+        "| dataset | VEM | its steps | cloning (BC) | its steps | VEM in the paper |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| door-human | 12.0 ± 1.0 | 1,000 | 11.0 ± 1.0 | 500 | 11.2 ± 4.2 |",
+        "| own | 1.0 ± 1.0 | 1,000 |  |  |  |",
+    ]
+    assert tables.longer_table(records).splitlines() == [
+        "| dataset | vem | bc | bail | paper |",
         "| --- | ---: | ---: | ---: | ---: |",
-        "| door-human | **12.0**<br>± 1.0 | 11.0<br>± 1.0 ≈ | 3.0<br>± 1.0 | 11.2<br>± 4.2 |",
-        "| own |  | 1.0<br>± 1.0 |  |  |",
+        "| door-human | 12.0 ± 1.0<br>1,000 | 11.0 ± 1.0<br>500 | 3.0 ± 1.0<br>1,000 | 11.2 ± 4.2 |",
+        "| own | 1.0 ± 1.0<br>1,000 |  |  |  |",
     ]
-    assert "| door-human | **12.0** ± 1.0<br>(10.0 to 14.0) | 6.0 ± 1.0<br>(5.0 to 7.0) |" in tables.score_table(
-        records
-    )
+    assert "| door-human | 12.0 ± 1.0<br>(10.0 to 14.0) | 6.0 ± 1.0<br>(5.0 to 7.0) |" in tables.score_table(records)
     assert tables.paper_table(records).splitlines()[2:] == [
         "| door-human | 12.0 ± 1.0 | 11.2 ± 4.2 | 6.0 ± 1.0 | 3.0 ± 1.0 | 0.0 ± 0.1 |"
     ]
@@ -145,15 +140,6 @@ def test_gaps_are_scores_below_the_papers(tables):
     ]
 
 
-def curve(scores, seconds=(60.0, 120.0, 180.0)):
-    return {
-        "steps": [10, 20, 30],
-        "core_seconds": list(seconds),
-        "score": {"mean": list(scores), "std": [1.0, 2.0, None]},
-        "value_error": {"mean": [0.5, 0.2, 0.1], "std": [0.1, 0.1, 0.1]},
-    }
-
-
 @pytest.fixture
 def processors(tables, tmp_path, monkeypatch):
     """One processor is half as fast as the reference, in the median."""
@@ -168,12 +154,12 @@ def processors(tables, tmp_path, monkeypatch):
 
 @pytest.fixture
 def equal_time(processors):
-    """Records of three methods on two tasks at equal time, of others on one; VEM and BCQ-EM have curves."""
+    """Records of three methods on two tasks at equal time, of others on one."""
     facts = {"minutes": 20.0, "core_seconds": 1190.0, "processor": "Some CPU"}
     return [
-        record("door-human", "vem", 12.0, [10.0, 14.0], curve=curve([2, 9, 10]), **facts),
+        record("door-human", "vem", 12.0, [10.0, 14.0], **facts),
         record("door-human", "bcq", 11.0, [9.0, 13.0], steps=600, **facts),
-        record("door-human", "bcq-em", 3.0, [2.0, 4.0], steps=3000, curve=curve([1, 9.5, 3]), **facts),
+        record("door-human", "bcq-em", 3.0, [2.0, 4.0], steps=3000, **facts),
         record("pen-human", "vem", 60.0, [55.0, 65.0], **facts),
         record("pen-human", "bcq", 70.0, [66.0, 74.0], steps=400, **facts),
         record("pen-human", "bcq-em", 20.0, [15.0, 25.0], steps=3000, **facts),
@@ -183,42 +169,26 @@ def equal_time(processors):
     ]
 
 
-def test_the_first_page_is_of_equal_time_if_that_was_measured(tables, equal_time):
-    others = [record("door-human", "bc", 1.0, None)]
-    text = "\n".join(f"<!-- {name} --><!-- /{name} -->" for name in ("found", "results", "figure", "overall", "times"))
-    found = tables.filled(text, others, equal_time)
-    assert (
-        "- 3 methods (vem, bcq, bcq-em) on 2 datasets, 2 seeds and 100 episodes a seed; 20 minutes of one core" in found
-    )
-    assert "of one core (Some CPU) for each method and dataset, all its seeds together: in the median" in found
-    assert "500 steps (bcq) to 3,000 (bcq-em)" in found
-    # Of the runs 11, 13, 59, 61 the middle two: 13 and 59. BCQ: 10, 12, 69, 71.
-    assert "vem, bcq, bcq-em all have, bcq has the highest inter-quartile mean, 40.5 [" in found
-    assert "then vem with 36.0 [" in found
-    # VEM is better than BCQ in 3½ of 4 pairs of runs on door-human and in none on pen-human.
-    assert "; a run of vem scores higher than one of another" in found
-    assert "with probability 0.38 [" in found
-    assert "to 1.00 [1.00, 1.00] (bcq-em)." in found
-    assert "on 1 of 2 datasets; another one is ahead on pen-human (bcq)." in found
-    assert "are lower than these on 1 of 2 datasets and higher on 1" in found
-    assert "| door-human | **12.0**<br>± 1.0 | 11.0<br>± 1.0 ≈ | 3.0<br>± 1.0 | 11.2<br>± 4.2 |" in found
-    assert "(results.png)" in found
-    # 90 % of the best final score, 10, is 9: VEM had it from the second minute on, BCQ-EM on the way alone.
-    assert "| door-human | 9.0 | 2.0 | – |" in found
-    assert tables.filled(text, [], []).count(tables.NOTHING) == 5
-    assert tables.filled("<!-- basis --><!-- /basis -->", others, equal_time).count("20 minutes of one core") == 1
-    others.append(record("own", "bc", 1.0, None))  # not measured at equal time yet
-    assert tables.headline_records(others, equal_time) == others
+def test_the_table_of_equal_time_has_the_methods_that_ran_everywhere_and_their_steps(tables, equal_time):
+    assert tables.equal_time_table([]) == tables.basis_text([]) == ""
+    assert tables.equal_time_table(equal_time).splitlines() == [
+        "| dataset | vem | bcq | bcq-em |",
+        "| --- | ---: | ---: | ---: |",
+        "| door-human | 12.0<br>± 1.0 | 11.0<br>± 1.0 | 3.0<br>± 1.0 |",
+        "| pen-human | 60.0<br>± 1.0 | 70.0<br>± 1.0 | 20.0<br>± 1.0 |",
+        "| median steps | 1,000 | 500 | 3,000 |",
+    ]
+    basis = tables.basis_text(tables.on_all_datasets(equal_time))
+    assert basis.startswith("3 methods (vem, bcq, bcq-em) on 2 datasets, 2 seeds and 100 episodes a seed; 20 minutes")
+    assert "of one core (Some CPU) for each method and dataset, all its seeds together: in the median" in basis
+    assert "500 steps (bcq) to 3,000 (bcq-em)" in basis
 
 
 def test_minutes_of_a_slower_processor_are_worth_less(tables, processors, equal_time):
     slow = record("door-human", "bc", 1.0, None, minutes=40.0, core_seconds=2400.0, processor="Slow CPU", steps=700)
-    slow |= {"curve": curve([9.0, 9.0, 9.0])}
     basis = tables.basis_text([*equal_time[:2], slow])
     assert "20 minutes of one core (Some CPU; 40 of Slow CPU, which are worth as much) for each method" in basis
     assert "not at equal time" in tables.basis_text([*equal_time[:2], {**slow, "minutes": 20.0}])
-    # The evaluation after 60 s of the slow processor counts as one after 30 s.
-    assert tables.time_table([equal_time[0], slow]).splitlines()[2:] == ["| door-human | 9.0 | 2.0 | 0.5 |"]
     assert processors.processor_table().splitlines()[2:] == ["| Slow CPU | vem | 2.00 | 1.90 to 2.60 | 3 |"]
     with pytest.raises(RunError, match="door-human bc ran on Other CPU, which was not compared with Some CPU; run"):
         tables.basis_text([{**slow, "processor": "Other CPU"}])
@@ -240,47 +210,14 @@ def test_steps_at_equal_time_by_hand(tables, equal_time):
     ]
 
 
-def test_more_steps_may_change_the_picture(tables, equal_time):
-    text = "<!-- found --><!-- /found -->"
-    longer = [
-        record("door-human", "vem", 23.5, [22.0, 25.0], steps=9000),
-        record("door-human", "bc", 10.0, [9.0, 11.0]),
-        record("pen-human", "vem", 61.0, [60.0, 62.0]),
-        record("pen-human", "bcq", 75.0, [74.0, 76.0], steps=8000),
-        record("pen-human", "vem-1step", 99.0, [98.0, 99.5]),
-    ]
-    assert (
-        "- The time is short; with more steps vem has 23.5 after 9,000 steps on door-human, and bcq on pen-human (75.0 "
-        "after 8,000 steps) is ahead of vem.\n"
-    ) in tables.filled(text, longer, equal_time)
-    assert "The time is short" not in tables.filled(text, equal_time, equal_time[:1])
-
-
-def test_a_score_that_is_never_reached_has_no_time(tables, processors):
-    on = {"processor": "Some CPU"}
-    records = [
-        record("door-human", "vem", 9.0, None, curve=curve([1, 5, 10]), **on),
-        record("door-human", "bcq", 3.0, None, curve=curve([1, 2, 3]), **on),
-        record("pen-human", "vem", 3.0, None, curve=curve([1, 2, 3]), **on),
-        record("own", "vem", 3.0, None, curve=curve([1, 2, 3], [None, 1.0, 2.0]), **on),
-        record("own", "bcq", 3.0, None),
-    ]
-    assert tables.time_table(records).splitlines()[2:] == ["| door-human | 9.0 | 3.0 | – |"]
-
-
-def test_figures_are_drawn_from_records_and_hold_their_fingerprint(figures, equal_time, tmp_path, monkeypatch):
-    monkeypatch.setattr(figures.ablations, "RECORDS", tmp_path / "none")
+def test_figures_hold_the_fingerprint_of_their_records(figures, tmp_path, monkeypatch):
+    wanted = figures.fingerprints()
     monkeypatch.setattr(figures.landscapes, "RECORDS", tmp_path / "none")
-    assert figures.fingerprints([], []) == {}
-    assert figures.draw_all([], [], tmp_path) == []
-    drawn = figures.draw_all([], equal_time, tmp_path)
-    assert [path.name for path in drawn] == ["results.png", "curves.png"]
-    for path in drawn:
-        mark = figures.fingerprints([], equal_time)[path.name]
-        assert f"records {mark}".encode() in path.read_bytes()
-    changed = [*equal_time[1:], record("door-human", "vem", 13.0, [10.0, 14.0], curve=curve([2, 9, 11]))]
-    new = figures.fingerprints([], changed)
-    assert all(new[name] != mark for name, mark in figures.fingerprints([], equal_time).items())
+    assert list(figures.fingerprints()) == [figures.EXPECTILES]
+    (drawn,) = figures.draw_all(tmp_path)
+    assert f"records {wanted[drawn.name]}".encode() in drawn.read_bytes()
+    monkeypatch.setattr(figures.ablations, "RECORDS", tmp_path / "none")
+    assert figures.fingerprints() == {}
 
 
 def test_expectiles_are_drawn_for_every_dataset_and_both_quantities(tables):
@@ -364,7 +301,7 @@ def test_support_and_large_data_by_hand(tables, tmp_path):
     about = {"rows": 3_000_000, "observation_size": 2, "action_size": 1, "bytes": 5e9}
     path.write_text(json.dumps({"about": about, "figures": {"methods": methods}}))
     assert tables.large_data_text(path) == (
-        "On 3 million rows of 2 + 1 numbers (5 GB on disk), training through the pool ran at 1.00 (VEM) and 0.90 (IQL) "
+        "On 3 million rows of 2 + 1 numbers (5 GB on disk), training through the buffer ran at 1.00 (VEM) and 0.90 (IQL) "
         "of the rate of 1 million rows held in memory, with a peak of 1.50 and 1.50 GB of resident memory."
     )
 

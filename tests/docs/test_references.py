@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -21,6 +22,29 @@ def test_files_and_tests_exist(document):
     files += [f"src/{name}" for name in re.findall(r"`(vem/[\w/]+\.py)`", text)]
     assert [name for name in files if not (ROOT / name).exists()] == []
     assert [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in TESTS] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_modules_and_functions_exist(document):
+    names = re.findall(r"`(vem(?:\.\w+)+)(?:\(.*?\))?`", document.read_text(encoding="utf-8"))
+    names = [name for name in dict.fromkeys(names) if name != "vem.methods"]  # the group of entry points
+    assert [name for name in names if not exists(name)] == []
+
+
+def exists(name):
+    """Whether a dotted name leads to a module or to what one holds."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            place = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            if not hasattr(place, part):
+                return False
+            place = getattr(place, part)
+        return True
+    return False
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
