@@ -301,8 +301,8 @@ def test_support_and_large_data_by_hand(tables, tmp_path):
     about = {"rows": 3_000_000, "observation_size": 2, "action_size": 1, "bytes": 5e9}
     path.write_text(json.dumps({"about": about, "figures": {"methods": methods}}))
     assert tables.large_data_text(path) == (
-        "On 3 million rows of 2 + 1 numbers (5 GB on disk), training through the buffer ran at 1.00 (VEM) and 0.90 (IQL) "
-        "of the rate of 1 million rows held in memory, with a peak of 1.50 and 1.50 GB of resident memory."
+        "On 3 million rows of 2 + 1 numbers (5 GB on disk), training through the buffer ran at 1.00 (VEM) and 0.90 "
+        "(IQL) of the rate of 1 million rows held in memory, with a peak of 1.50 and 1.50 GB of resident memory."
     )
 
 

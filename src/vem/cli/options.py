@@ -159,7 +159,7 @@ def _columns(text: str) -> list[int]:
 
 def add_table_roles(parser: Parser) -> None:
     """Add the flags that say which column of a table is what."""
-    add = parser.topic("tables", "tables: which column is what (docs/tables.md)").add_argument
+    add = parser.topic("tables", "tables: which column is what (docs/own-logs.md)").add_argument
     add("--map", metavar="FILE.toml", help="the mapping, as vem data map writes it")
     for name in LISTS:
         add(f"--{name}", metavar="NAME,…", help=f"{name} columns")
