@@ -13,8 +13,8 @@ from vem.evaluation.environments import References
 from vem.evaluation.statistics import Spread, Table, over_seeds
 from vem.storage import misfit
 from vem.tasks import normalized_score
-from vem.training.records import Actions, EpisodeRecord, EvaluationSummary
 from vem.training.files import RunFiles
+from vem.training.records import Actions, EpisodeRecord, EvaluationSummary
 
 # What is measured of an episode: one table of quantities, by the names of summaries and reports.
 
