@@ -145,9 +145,8 @@ def each(out: Path, name: str, stage: str, make: Callable[[Any], dict[str, Any]]
 def run(names: list[str], out: Path, data_dir: Path) -> None:
     """All stages of ours, dataset by dataset."""
     from vem.data.dataset import part_dataset
-    from vem.estimation.estimate import Valuation
+    from vem.estimation.estimate import Valuation, to_json
     from vem.estimation.log import find_horizon, read_log
-    from vem.estimation.result import plain
     from vem.training.machine import keep_programs
 
     keep_programs()
@@ -164,7 +163,7 @@ def run(names: list[str], out: Path, data_dir: Path) -> None:
         def value(
             policy: Any, valuation: Valuation = valuation, returns: Any = logs[1].start_returns
         ) -> dict[str, Any]:
-            return {"log": float(returns.mean()), "num_trajectories": len(returns), **plain(valuation.value(policy))}
+            return {"log": float(returns.mean()), "num_trajectories": len(returns), **to_json(valuation.value(policy))}
 
         for _ in each(out, name, "estimate", value):
             pass
@@ -237,7 +236,7 @@ def collect(out: Path) -> list[dict[str, Any]]:
                 "value": estimate["value"]["value"],
                 "interval": estimate["value"]["interval"],
                 "verdict": estimate["verdict"],
-                "bold": estimate["bold"]["value"],
+                "plain": estimate["plain"]["value"],
                 "supported": estimate["supported"],
                 "peer": json.loads(peer_path.read_text())["value"] if peer_path.exists() else None,
                 "effective_sample": estimate["importance"]["effective_sample"],
@@ -277,12 +276,12 @@ def measure(policies: list[dict[str, Any]], key: str = "value", takes_highest: b
 
 
 def peer_table(record: list[dict[str, Any]]) -> str:
-    """The cautious value beside the bold one and d3rlpy's, on the policies that all of them valued."""
+    """The support-weighted value beside the plain one and d3rlpy's, on the policies that all of them valued."""
     record = [policy for policy in record if policy["peer"] is not None]
     names = list(dict.fromkeys(policy["dataset"] for policy in record))
     lines = [["estimate", "rank correlation", "error ÷ range", "regret ÷ range", "regret, score"]]
     lines.append(["---", *["---:"] * 4])
-    for title, key in (("cautious (the estimate)", "value"), ("bold", "bold"), ("d3rlpy's FQE", "peer")):
+    for title, key in (("support-weighted (the estimate)", "value"), ("plain", "plain"), ("d3rlpy's FQE", "peer")):
         found = [measure([policy for policy in record if policy["dataset"] == name], key) for name in names]
         keys = ("rank_correlation", "absolute_error", "regret", "regret_score")
         lines.append([title, *(_text(_mean([facts[name] for facts in found])) for name in keys)])

@@ -132,10 +132,10 @@ def draw_all(records: Sequence[Record], paper: Sequence[Record], folder: Path = 
 def draw_results(over: OverTasks | None) -> Any:
     """Inter-quartile means with intervals, performance profiles, and the probability of improvement."""
     from vem.reports.report import draw_aggregate_panel, draw_improvement_panel, draw_profile_panel
-    from vem.reports.style import distinct_looks, new_panels
+    from vem.reports.style import distinct_styles, new_panels
 
     assert over is not None
-    looks = distinct_looks(len(over.methods))
+    looks = distinct_styles(len(over.methods))
     figure, (left, middle, right) = new_panels(11.4, 1.6 + 0.3 * max(4, len(over.methods)), 3)
     draw_aggregate_panel(left, over, looks, "interquartile_mean", "inter-quartile mean")
     left.set_xlim(left=min(0.0, left.get_xlim()[0]))
@@ -151,10 +151,10 @@ def draw_curves(records: Sequence[Record]) -> Any:
     """Score (above) and V − G (below) over training, mean ± std over seeds, a column a dataset."""
     from matplotlib.figure import Figure
 
-    from vem.reports.style import GRAY, distinct_looks
+    from vem.reports.style import GRAY, distinct_styles
 
     datasets = unique(r["dataset"] for r in records)
-    looks = dict(zip(CURVE_METHODS, distinct_looks(len(CURVE_METHODS)), strict=True))
+    looks = dict(zip(CURVE_METHODS, distinct_styles(len(CURVE_METHODS)), strict=True))
     in_minutes = all(None not in r["curve"]["core_seconds"] for r in records)
     width = min(MOST_COLUMNS, len(datasets))
     height = -(-len(datasets) // width)

@@ -25,14 +25,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from arithmetic import done_flops, needed_flops
+from arithmetic import update_flops
 from foreign import LIBRARIES, make_foreign
 from speed import make_dataset, sgemm_rate
-from vem.algorithms.base import METHODS, Rows, Spec, build, put_rows, spec_of, sweepable
+from vem.algorithms.base import METHODS, Rows, Spec, build, spec_of, sweepable
 from vem.data.dataset import Dataset
 from vem.training.loop import compile_chunk, start
 from vem.training.machine import lay_out, prepare_devices
 from vem.training.request import Trial
+from vem.training.rows import put_rows
 
 NUM_SEEDS = 3
 MORE_SEEDS = (2, 4, 5, 8)
@@ -77,18 +78,17 @@ def measure(
     rows = put_rows(dataset)
     settings = {name: build(METHODS[name].config, dict((changes or {}).get(name, {}))) for name in names}
     runs: dict[tuple[str, ...], Callable[[], None]] = {}
-    flops: dict[tuple[str, str], tuple[float, float]] = {}
+    flops: dict[tuple[str, str], float] = {}
     shares: dict[str, dict[str, float]] = {}
     for name in names:
         stages = METHODS[name].make(settings[name], spec, RUN_UPDATES).stages
-        needed = needed_flops(name, settings[name], spec)
         shares[name] = {stage.name: stage.num_steps / RUN_UPDATES for stage in stages}
         for index, stage in enumerate(stages):
             for num_seeds in (1, NUM_SEEDS, *(MORE_SEEDS if name == "iql" else ())):
                 chunk = Chunk(name, settings[name], index, rows, spec, num_seeds)
                 runs[name, stage.name, str(num_seeds)] = lambda chunk=chunk: chunk.run(updates)
                 first = jax.tree.map(lambda leaf: leaf[0], chunk.state)
-            flops[name, stage.name] = (needed[stage.name], done_flops(stage, first, rows))
+            flops[name, stage.name] = update_flops(stage, first, rows)
     for name, peer in make_peers(dataset, settings).items():
         runs["d3rlpy", name] = lambda peer=peer: [peer() for _ in range(updates)] and None
     for (library, name), update in make_foreign(dataset, dict(folders or {})).items():
@@ -108,7 +108,7 @@ def measure(
 def _figures(
     name: str,
     shares: Mapping[str, float],
-    flops: Mapping[tuple[str, str], tuple[float, float]],
+    flops: Mapping[tuple[str, str], float],
     seconds: Mapping[tuple[str, ...], Sequence[float]],
     sgemm: float,
 ) -> dict[str, Any]:
@@ -116,17 +116,15 @@ def _figures(
     counts = list(dict.fromkeys(key[2] for key in best if key[0] == name and len(key) == 3))
     total, stages = dict.fromkeys(counts, 0.0), {}
     for stage, share in shares.items():
-        needed, done = flops[name, stage]
         per_seed = {count: best[name, stage, count] / int(count) for count in counts}
         total = {count: total[count] + share * per_seed[count] for count in counts}
         stages[stage] = {
-            "needed_megaflops": needed / 1e6,
-            "done_over_needed": done / needed,
+            "megaflops": flops[name, stage] / 1e6,
             "milliseconds_per_seed": {_label(count): 1e3 * value for count, value in per_seed.items()},
             "slowest_over_best": {
                 _label(count): max(seconds[name, stage, count]) / best[name, stage, count] for count in counts
             },
-            "share_of_sgemm": {_label(count): needed / value / sgemm for count, value in per_seed.items()},
+            "share_of_sgemm": {_label(count): flops[name, stage] / value / sgemm for count, value in per_seed.items()},
         }
     figures: dict[str, Any] = {
         "updates_per_second": {_label(count): 1 / value for count, value in total.items()},
@@ -139,7 +137,7 @@ def _figures(
                 "updates_per_second": 1 / value,
                 "slowest_over_best": max(seconds[library, name]) / value,
                 # Where there are several stages, a peer's update is that of the last.
-                "share_of_sgemm": 1e6 * stages[list(shares)[-1]]["needed_megaflops"] / value / sgemm,
+                "share_of_sgemm": 1e6 * stages[list(shares)[-1]]["megaflops"] / value / sgemm,
                 "times_as_fast": {_label(count): value / total[count] for count in counts},
             }
             for library, value in peers.items()

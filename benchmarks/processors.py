@@ -11,6 +11,7 @@ machine, with as many minutes as are worth those of the first, and every method 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import subprocess
@@ -69,13 +70,15 @@ def processor_table() -> str:
 
 def measure_cell(record: Record, data_dir: str) -> float:
     """Seconds of one core that the record's steps take here."""
+    from vem.algorithms.base import find_method
     from vem.training.budget import measure_costs, training_seconds
     from vem.training.request import make_request
     from vem.training.run import Run
 
-    names = ("algorithm", "preset", "steps", "settings")
-    words = {name: record[name] for name in names}
-    request = make_request(record["dataset"], seeds=record["seeds"], data_dir=data_dir, **words)
+    known = [field.name for field in dataclasses.fields(find_method(record["algorithm"]).config)]
+    settings = {name: value for name, value in record["settings"].items() if name in known}  # older records have more
+    words = {name: record[name] for name in ("algorithm", "preset", "steps", "seeds")}
+    request = make_request(record["dataset"], settings=settings, data_dir=data_dir, **words)
     with tempfile.TemporaryDirectory() as place:
         run = Run.create(Path(place) / "run", request)
         return training_seconds(run.algorithm, measure_costs(run))

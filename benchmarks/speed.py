@@ -77,11 +77,12 @@ class Stage:
     def __init__(self, dataset, num_seeds: int, refresh: str) -> None:
         import jax
 
-        from vem.algorithms.base import build, put_rows, spec_of
+        from vem.algorithms.base import build, spec_of
         from vem.algorithms.vem import VEM, make
         from vem.training.loop import compile_chunk, start
         from vem.training.machine import lay_out, prepare_devices
         from vem.training.request import Trial
+        from vem.training.rows import put_rows
 
         prepare_devices()
 

@@ -24,11 +24,10 @@ def speed_table(path: Path = PEERS) -> str:
                 f"{rate['3_seeds']:,.0f}",
                 "" if before is None else f"{before['updates_per_second']:,.0f}",
                 " / ".join(f"{100 * stage['share_of_sgemm']['one_seed']:.0f}" for stage in stages),
-                " / ".join(f"{stage['done_over_needed']:.2f}" for stage in stages),
             ]
         )
     head = ["method", "steps/s, one seed", "three seeds together", "one seed, before", "% of sgemm, one seed"]
-    return table([*head, "arithmetic done ÷ needed"], rows)
+    return table(head, rows)
 
 
 def peers_table(path: Path = PEERS) -> str:

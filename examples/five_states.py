@@ -9,8 +9,7 @@ import numpy as np
 
 import vem
 from vem.theory import operators
-from vem.theory.examples import rollouts
-from vem.theory.mdp import MDP, expectile_values, optimal_values, policy_values
+from vem.theory.mdp import MDP, expectile_values, optimal_values, policy_values, rollouts
 from vem.theory.operators import distance, fixed_point
 
 # A corridor. Action 0 steps left, action 1 right; stepping right from state 3 pays 1 and enters state 4, which
@@ -45,6 +44,7 @@ dataset = vem.from_arrays(
     timeouts=np.tile(np.arange(20) == 19, 200),
     next_observations=np.eye(5)[after.ravel()],
     split="first-success",
+    discrete=False,
 )
 run = vem.train(dataset, algorithm="vem", steps=2000, expectile=0.5, discount=0.9, batch_size=64)
 # The network's plan takes the best along each walk, which is optimistic already at τ = ½: V lies above V^μ.

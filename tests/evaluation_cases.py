@@ -58,6 +58,12 @@ class Hanging(Walk):
         return super().step(action)
 
 
+class Printing(Walk):
+    def step(self, action):
+        print("a simulator's notice", flush=True)
+        return super().step(action)
+
+
 class Nested(Walk):
     observation_space = Dict({"b": Box(-9, 9, (1,)), "a": Box(-9, 9, (2,))})
     maze = "any"
@@ -198,3 +204,20 @@ def make_run(directory, environment="vem/PointMaze-UMaze-v0", sizes=(4, 2), name
         for trial, path in zip(run.config.trials, run.policy_paths, strict=True):
             constant_policy(sizes=sizes, trial=trial.name).save(path)
     return run.directory
+
+
+class Drawn(Walk):
+    """A Walk that draws itself without OpenGL: the brightness of its picture is the number of steps."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 5}  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def render(self):
+        return np.full((32, 48, 3), 60 * self.steps, np.uint8) if self.render_mode == "rgb_array" else None
+
+
+class Undrawable(Drawn):
+    def render(self):
+        raise RuntimeError("no OpenGL here")

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from deployed import KINDS, random_policy
+from vem.data.actions import ActionColumn
+from vem.data.encoding import Encoder, InputColumn
 from vem.errors import RunError, VemError
 from vem.policy import FORMAT, VERSION, Policy, load_policy, make_policy
-from vem.policy.kinds import ACTORS
 from vem.storage import write_file, write_tensors
 
 BOUNDS = (np.asarray([-2.0]), np.asarray([4.0]))
@@ -23,6 +25,11 @@ def layer(weight, bias):
 
 def make(kind, **parameters):
     return make_policy(kind, {**parameters, "value_unit": np.asarray(10.0, np.float32)}, BOUNDS, NORMALIZER, {})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "policy.safetensors"
 
 
 @pytest.fixture
@@ -73,7 +80,6 @@ def test_samples_follow_the_key_and_stay_within_bounds(gaussian):
 def test_deterministic_policies_ignore_the_key():
     policy = make("deterministic", actor=[layer([[1.0]], [0.0])])
     assert np.array_equal(policy.act(np.asarray([2.0])), policy.act(np.asarray([2.0]), key=4))
-    assert not policy.has_value
     with pytest.raises(RunError, match="no state values"):
         policy.value(np.asarray([2.0]))
 
@@ -120,31 +126,24 @@ def choosing(kind, **parameters):
     return make_policy(kind, parameters, (np.zeros(1), np.full(1, 2.0)), (np.zeros(1), np.ones(1)), {})
 
 
-def test_a_choice_is_the_code_with_the_largest_output(tmp_path):
+def test_a_choice_is_the_code_with_the_largest_output(path):
     for kind in ("deterministic", "greedy"):
         policy = choosing(kind)
         assert policy.act(np.asarray([[2.0], [-2.0]])).tolist() == [0, 1]
         assert isinstance(policy.act(np.asarray([2.0])), np.int64)
-        policy.save(tmp_path / "policy.safetensors")
-        assert load_policy(tmp_path / "policy.safetensors").act(np.asarray([-2.0])) == 1
+        policy.save(path)
+        assert load_policy(path).act(np.asarray([-2.0])) == 1
     assert choosing("greedy").value(np.asarray([[2.0], [-2.0]])).tolist() == [60, -20]
     assert [column.labels for column in policy.action_columns] == [("0", "1", "2")]
 
 
-def test_unlikely_choices_are_not_taken(tmp_path):
+def test_unlikely_choices_are_not_taken(path):
     behavior = [layer([[0.0, 0.0, 0.0]], np.log([0.1, 0.5, 0.4]))]
     policy = choosing("constrained-greedy", behavior=behavior, threshold=np.asarray(0.3, np.float32))
     assert policy.act(np.asarray([[2.0], [-2.0]])).tolist() == [2, 1]
     assert policy.value(np.asarray([2.0])) == pytest.approx(40)
-    policy.save(tmp_path / "policy.safetensors")
-    assert load_policy(tmp_path / "policy.safetensors").act(np.asarray([2.0])) == 2
-
-
-def test_sampled_choices_follow_their_probabilities():
-    policy = choosing("gaussian", log_std=np.zeros(0, np.float32))
-    draws = policy.act(np.full((5000, 1), 0.5), key=0)
-    expected = np.exp([1.5, 0.5, 1.0]) / np.exp([1.5, 0.5, 1.0]).sum()
-    np.testing.assert_allclose(np.bincount(draws) / 5000, expected, atol=0.03)
+    policy.save(path)
+    assert load_policy(path).act(np.asarray([2.0])) == 2
 
 
 @pytest.mark.parametrize("observations", [np.zeros(2), np.zeros((3, 2)), np.zeros((1, 1, 1)), np.asarray([np.nan])])
@@ -153,8 +152,7 @@ def test_refuses_observations_it_cannot_read(gaussian, observations):
         gaussian.act(observations)
 
 
-def test_save_and_load(gaussian, tmp_path):
-    path = tmp_path / "policy.safetensors"
+def test_save_and_load(gaussian, tmp_path, path):
     Policy(gaussian.kind, gaussian.tensors, {"algorithm": "vem", "seed": 3}).save(path)
     loaded = load_policy(path)
     assert loaded.info == {"algorithm": "vem", "seed": 3}
@@ -169,92 +167,68 @@ def test_save_and_load(gaussian, tmp_path):
         ({"format": "other", "version": VERSION, "kind": "gaussian"}, "not a vem policy"),
         ({"format": FORMAT, "version": 99, "kind": "gaussian"}, "version 99"),
         ({"format": FORMAT, "version": VERSION, "kind": "mystery"}, "mystery"),
+        ({"format": FORMAT, "version": VERSION, "kind": []}, "policy of kind"),
+        ({"format": FORMAT, "version": VERSION}, "policy of kind"),
         ({"format": FORMAT, "version": VERSION, "kind": "gaussian"}, "lacks action_high"),
     ],
 )
-def test_refuses_files_that_are_not_its_own(tmp_path, header, message):
-    path = tmp_path / "policy.safetensors"
+def test_refuses_files_that_are_not_its_own(path, header, message):
     write_tensors(path, {"action_low": np.zeros(1, np.float32)}, header)
     with pytest.raises(RunError, match=message):
         load_policy(path)
 
 
-@pytest.mark.parametrize("kind", [[], {}, None, 5])
-def test_refuses_kinds_that_are_no_names(tmp_path, kind):
-    write_tensors(tmp_path / "policy.safetensors", {}, {"format": FORMAT, "version": VERSION, "kind": kind})
-    with pytest.raises(RunError, match="policy of kind"):
-        load_policy(tmp_path / "policy.safetensors")
-
-
 @pytest.mark.parametrize("info", [5, {"settings": 5}, {"action_columns": 5}, {"action_columns": [{"name": 5}]}])
-def test_refuses_facts_that_are_none(tmp_path, gaussian, info):
-    dataclasses.replace(gaussian, info=info).save(tmp_path / "policy.safetensors")
+def test_refuses_facts_that_are_none(path, gaussian, info):
+    dataclasses.replace(gaussian, info=info).save(path)
     with pytest.raises(RunError, match="train it again"):
-        load_policy(tmp_path / "policy.safetensors")
+        load_policy(path)
 
 
-@pytest.mark.parametrize("kind", ["BF16", "F8_E4M3", "F8_E5M2", "F4", "U4", "I4"])
-def test_numbers_of_a_kind_that_numpy_lacks_are_damage(tmp_path, kind):
-    bits = {"BF16": 16, "F4": 4, "U4": 4, "I4": 4}.get(kind, 8)
-    entry = {"dtype": kind, "shape": [8], "data_offsets": [0, bits]}
+def with_entry(kind):
+    """A file whose tensor holds numbers of a kind that NumPy lacks."""
+    entry = {"dtype": kind, "shape": [8], "data_offsets": [0, {"BF16": 16, "U4": 4}[kind]]}
     text = json.dumps({"__metadata__": {"vem": "00000000 {}"}, "a": entry}).encode()
-    write_file(tmp_path / "policy.safetensors", struct.pack("<Q", len(text)) + text + bytes(bits))
-    with pytest.raises(RunError, match="is damaged"):
-        load_policy(tmp_path / "policy.safetensors")
+    return struct.pack("<Q", len(text)) + text + bytes(entry["data_offsets"][1])
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "[]", "5", "{"])
-def test_a_header_that_is_none_is_damage(tmp_path, text):
-    content = save({"a": np.zeros(1, np.float32)}, metadata={"vem": f"00000000 {text}"})
-    write_file(tmp_path / "policy.safetensors", content)
-    with pytest.raises(RunError, match="is damaged"):
-        load_policy(tmp_path / "policy.safetensors")
+def with_header(text):
+    return save({"a": np.zeros(1, np.float32)}, metadata={"vem": text})
 
 
-def test_a_file_of_an_earlier_version_is_named_as_that(tmp_path):
-    content = save({"a": np.zeros(1, np.float32)}, metadata={"vem": json.dumps({"format": FORMAT, "crc32": 1})})
-    write_file(tmp_path / "policy.safetensors", content)
-    with pytest.raises(RunError, match="was written by another version of vem"):
-        load_policy(tmp_path / "policy.safetensors")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (with_entry("BF16"), "is damaged"),
+        (with_entry("U4"), "is damaged"),
+        (with_header("00000000 " + '{"a":' * 200_000), "is damaged"),
+        (with_header("00000000 []"), "is damaged"),
+        (with_header("00000000 {"), "is damaged"),
+        (with_header('{"crc32": 1}'), "was written by another version of vem"),
+        (b"{}", "is damaged"),
+    ],
+    ids=range(7),
+)
+def test_a_damaged_file_is_said_to_be_one(path, content, message):
+    write_file(path, content)
+    with pytest.raises(RunError, match=message):
+        load_policy(path)
 
 
-def test_a_flipped_bit_anywhere_is_found(tmp_path, gaussian):
-    path = tmp_path / "policy.safetensors"
+def test_a_flipped_bit_anywhere_is_found(path):
     column_policy().save(path)
     whole = path.read_bytes()
-    random = np.random.default_rng(0)
-    for place in range(len(whole)):
+    for place in range(0, len(whole), 3):
         content = bytearray(whole)
-        content[place] ^= 1 << int(random.integers(8))
+        content[place] ^= 1 << place % 8
         path.write_bytes(content)
         with pytest.raises(RunError):
             load_policy(path)
 
 
-def test_refuses_absent_and_damaged_files(tmp_path, gaussian):
+def test_refuses_absent_files(path):
     with pytest.raises(RunError, match="no policy file"):
-        load_policy(tmp_path / "absent.safetensors")
-    path = tmp_path / "policy.safetensors"
-    gaussian.save(path)
-    path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(RunError):
         load_policy(path)
-
-
-def test_every_kind_has_an_actor():
-    assert set(ACTORS) == {
-        "gaussian",
-        "guided",
-        "deterministic",
-        "tanh-gaussian",
-        "bcq",
-        "greedy",
-        "constrained-greedy",
-    }
-
-
-def broken(policy, **changes):
-    return Policy(policy.kind, {**policy.tensors, **changes}, {})
 
 
 ONE, TWO = np.zeros(1, np.float32), np.zeros(2, np.float32)
@@ -276,32 +250,44 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("message", DAMAGES)
-def test_refuses_numbers_that_are_no_policy_though_their_checksum_is_right(gaussian, tmp_path, message):
-    broken(gaussian, **DAMAGES[message]).save(tmp_path / "policy.safetensors")
+def test_refuses_numbers_that_are_no_policy_though_their_checksum_is_right(gaussian, path, message):
+    dataclasses.replace(gaussian, tensors={**gaussian.tensors, **DAMAGES[message]}).save(path)
     with pytest.raises(RunError, match=message):
-        load_policy(tmp_path / "policy.safetensors")
-
-
-def test_refuses_networks_that_are_not_there(gaussian, tmp_path):
-    path = tmp_path / "policy.safetensors"
-    Policy("bcq", gaussian.tensors, {}).save(path)
-    with pytest.raises(RunError, match="it lacks limit"):
-        load_policy(path)
-    Policy("deterministic", {k: t for k, t in gaussian.tensors.items() if "actor" not in k}, {}).save(path)
-    with pytest.raises(RunError, match="it lacks the network actor"):
         load_policy(path)
 
 
-def test_loads_every_kind_that_is_whole(gaussian, tanh_gaussian, tmp_path):
-    for policy in (gaussian, tanh_gaussian, bcq_policy(), make("deterministic", actor=[layer([[1.0]], [0.0])])):
-        policy.save(tmp_path / "policy.safetensors")
-        assert load_policy(tmp_path / "policy.safetensors").kind == policy.kind
+LACKS = {
+    "bcq": "limit",
+    "guided": "move_scale",
+    "greedy": "the network choice_critic",
+    "tanh-gaussian": "log_std_bounds",
+}
+
+
+@pytest.mark.parametrize("kind", LACKS)
+def test_refuses_what_is_not_there(gaussian, path, kind):
+    dataclasses.replace(gaussian, kind=kind).save(path)
+    with pytest.raises(RunError, match=f"it lacks {LACKS[kind]}"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize(("kind", "choices"), KINDS, ids=str)
+def test_loads_every_kind_that_is_whole(kind, choices, path):
+    policy = random_policy(kind, choices)
+    policy.save(path)
+    loaded, observations = load_policy(path), np.ones((2, 5))
+    np.testing.assert_array_equal(loaded.act(observations, key=0), policy.act(observations, key=0))
+    with pytest.raises(RunError, match="overflow"):
+        dataclasses.replace(policy, tensors={**policy.tensors, **overflowing(policy)}).act(np.full(5, 3e38))
+
+
+def overflowing(policy):
+    """Networks whose outputs are NaN or infinite far outside."""
+    tensors = {name: tensor * 1e30 for name, tensor in policy.tensors.items() if name.endswith(".weight")}
+    return {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
 
 
 def column_policy():
-    from vem.data.actions import ActionColumn
-    from vem.data.encoding import Encoder, InputColumn
-
     inputs = (InputColumn("temp", "number"), InputColumn("mode", "categorical", labels=("eco", "boost")))
     outputs = (ActionColumn("valve", "box", 0.0, 1.0), ActionColumn("fan", "discrete", 0.0, 1.0, ("off", "on")))
     tensors = {
@@ -317,9 +303,9 @@ def column_policy():
     return Policy("gaussian", tensors, {}, Encoder(inputs, outputs, ("number", "text")))
 
 
-def test_a_policy_takes_the_logs_own_columns(tmp_path):
-    column_policy().save(tmp_path / "policy.safetensors")
-    policy = load_policy(tmp_path / "policy.safetensors")
+def test_a_policy_takes_the_logs_own_columns(path):
+    column_policy().save(path)
+    policy = load_policy(path)
     assert policy.columns == ("temp", "mode")
     assert policy.encoder == column_policy().encoder
     action = policy.act({"temp": 3.0, "mode": "eco"})
@@ -343,31 +329,30 @@ def test_a_policy_of_arrays_refuses_columns():
     ("part", "change"),
     [
         ("inputs", {"labels": [1, 2]}),
+        ("inputs", {"labels": "ab"}),
         ("inputs", {"name": 5}),
-        ("inputs", {"fill": "x"}),
         ("inputs", {"sentinels": ["x"]}),
         ("inputs", {"kind": []}),
-        ("outputs", {"labels": [1, 2]}),
+        ("outputs", {"labels": "ab"}),
         ("outputs", {"name": []}),
-        ("outputs", {"low": "x"}),
     ],
 )
-def test_columns_of_a_wrong_kind_are_found_when_the_file_is_read(tmp_path, part, change):
+def test_columns_of_a_wrong_kind_are_found_when_the_file_is_read(path, part, change):
     policy = column_policy()
     stored = policy.encoder.to_json()
     stored[part] = [stored[part][0], {**stored[part][1], **change}]
     header = {"format": FORMAT, "version": VERSION, "kind": "gaussian", "info": {}, "encoder": stored}
-    write_tensors(tmp_path / "policy.safetensors", policy.tensors, header)
+    write_tensors(path, policy.tensors, header)
     with pytest.raises(RunError, match="cannot be read"):
-        load_policy(tmp_path / "policy.safetensors")
+        load_policy(path)
 
 
-def test_labels_that_are_not_of_their_type_are_found_when_the_file_is_read(tmp_path):
+def test_labels_that_are_not_of_their_type_are_found_when_the_file_is_read(path):
     policy = column_policy()
     encoder = dataclasses.replace(policy.encoder, output_types=("number", "integer"))
-    dataclasses.replace(policy, encoder=encoder).save(tmp_path / "policy.safetensors")
+    dataclasses.replace(policy, encoder=encoder).save(path)
     with pytest.raises(RunError, match="column 'fan' has a label that is no integer"):
-        load_policy(tmp_path / "policy.safetensors")
+        load_policy(path)
 
 
 def test_numbers_that_float32_cannot_hold_are_one_error(gaussian):
@@ -396,10 +381,9 @@ def test_far_outside_a_policy_acts_without_a_word_or_refuses(gaussian, tanh_gaus
         gaussian.value(np.asarray([3e38]))
 
 
-def test_an_encoder_that_does_not_fit_is_refused(tmp_path):
+def test_an_encoder_that_does_not_fit_is_refused(path):
     policy = column_policy()
     inputs = policy.encoder.inputs[:1]
-    path = tmp_path / "policy.safetensors"
     dataclasses.replace(policy, encoder=dataclasses.replace(policy.encoder, inputs=inputs)).save(path)
     with pytest.raises(RunError, match="its columns do not fit its networks"):
         load_policy(path)

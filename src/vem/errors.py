@@ -57,6 +57,7 @@ class Stopped(KeyboardInterrupt):
 EXTRAS = {
     "train": ("filelock", "h5py", "jax", "jaxlib", "optax", "rich", "scipy"),
     "envs": ("gymnasium", "gymnasium_robotics", "mujoco"),
+    "video": ("moviepy",),
     "report": ("jinja2", "matplotlib"),
     "onnx": ("onnx", "onnxruntime"),
     "tables": ("pyarrow",),

@@ -1,4 +1,4 @@
-"""Asymmetric regression losses, on NumPy and JAX arrays alike.
+"""Asymmetric regression losses, on NumPy and JAX arrays alike (section 3.1), and the weights of rows (section 3.3).
 
 ``difference`` is always target − prediction, so a positive difference means the prediction is too low.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ def effective_expectile(expectile: float) -> float:
     return expectile**2 / (expectile**2 + (1 - expectile) ** 2)
 
 
-# From planned returns and values to the weight of each row in the policy's regression (paper, section 3.3).
+# ---- Section 3.3: from planned returns and values to the weight f(A) of each row in eq. 7 ----
 
 
 AdvantageKind = Literal["raw", "standardized", "relative"]
@@ -66,6 +66,11 @@ class AdvantageScale(NamedTuple):
     low: jax.Array
     high: jax.Array
     temperature: jax.Array
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A scale before it is fitted."""
+        return cls(*[jnp.zeros(()) for _ in cls._fields])
 
 
 def raw_advantage(returns: jax.Array, values: jax.Array, scale: AdvantageScale) -> jax.Array:
@@ -97,7 +102,7 @@ def fit_scale(
     kind: AdvantageKind,
     temperature: jax.Array | None = None,
     clip_quantile: float | None = None,
-    effective_sample: jax.Array | float = 0.1,
+    effective_sample: jax.Array | float | None = 0.1,
 ) -> AdvantageScale:
     """The scale of the advantages of a sample of rows.
 
@@ -119,6 +124,7 @@ def fit_scale(
         scale = scale._replace(low=low, high=high)
         advantages = jnp.clip(advantages, low, high)
     if temperature is None:
+        assert effective_sample is not None, "one of the two is known"
         scale = scale._replace(temperature=temperature_for(advantages, effective_sample))
     return scale
 
@@ -171,7 +177,7 @@ def softmax_weights(advantages: jax.Array, temperature: jax.Array) -> jax.Array:
 
 
 def exponential_weights(advantages: jax.Array, temperature: jax.Array, largest: float = 100.0) -> jax.Array:
-    """min(exp(A/T), 100)."""
+    """min(exp(A/T), 100); T = 1 and no limit: eq. 1, AWR."""
     return jnp.exp(jnp.minimum(advantages / temperature, jnp.log(largest)))
 
 

@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons as plain pytrees: a tuple of layers, each a weight and a bias."""
+"""Perceptrons as plain pytrees, what their outputs say about actions, and draws of rows by weight."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def scheduled_lr(lr: float, schedule: str, num_steps: int) -> optax.ScalarOrSche
     return optax.cosine_decay_schedule(lr, num_steps) if schedule == "cosine" else lr
 
 
-# Policies as densities: the Gaussian (tanh mean, plain Normal) and the tanh-Gaussian (a squashed Normal).
+# ---- Policies as densities: the Gaussian (tanh mean, plain Normal) and the tanh-Gaussian (a squashed Normal) ----
 
 
 LOG_2PI = 1.8378770664093453
@@ -127,11 +127,9 @@ def log_deviation(free: jax.Array, low: float, high: float) -> jax.Array:
     return low + (high - low) * jax.nn.sigmoid(free)
 
 
-def policy_mean(
-    actor: Network, observations: jax.Array, key: jax.Array | None = None, dropout: float = 0.0
-) -> jax.Array:
+def policy_mean(actor: Network, observations: jax.Array) -> jax.Array:
     """The mean action in units where the bounds are ±1."""
-    return jnp.tanh(apply_network(actor, observations, key, dropout))
+    return jnp.tanh(apply_network(actor, observations))
 
 
 def log_likelihood(actions: jax.Array, mean: jax.Array, log_std: jax.Array) -> jax.Array:
@@ -154,7 +152,7 @@ def sample_tanh_gaussian(
     return jnp.tanh(free), tanh_gaussian_log_likelihood(free, mean, log_std)
 
 
-# Heads: what the outputs of a policy's network say about actions.
+# ---- Heads: what the outputs of a policy's network say about actions ----
 
 
 class Head(NamedTuple):
@@ -237,7 +235,7 @@ def one_hot(codes: jax.Array, num_choices: int) -> jax.Array:
     return jax.nn.one_hot(codes.astype(jnp.int32), num_choices)
 
 
-# Drawing rows in proportion to their weights.
+# ---- Drawing rows in proportion to their weights ----
 
 
 BLOCK = 256
@@ -279,21 +277,3 @@ def draw_rows(shares: Shares, count: int, key: jax.Array) -> jax.Array:
         row = jnp.where(sums[row + step - 1] <= at, row + step, row)
         step //= 2
     return row
-
-
-# Floating-point operations of perceptrons, for one row: a multiplication and an addition count as two.
-
-
-def forward(sizes: Sequence[int]) -> int:
-    """Once through a perceptron of these layer sizes."""
-    return 2 * sum(inputs * outputs for inputs, outputs in pairwise(sizes))
-
-
-def trained(sizes: Sequence[int]) -> int:
-    """Forward once and backward twice, less the first layer's input gradient, which nobody asks for."""
-    return 3 * forward(sizes) - 2 * sizes[0] * sizes[1]
-
-
-def passed(sizes: Sequence[int]) -> int:
-    """Forward, and backward to the input of a network that stays as it is."""
-    return 2 * forward(sizes)

@@ -1,6 +1,7 @@
 """Plans over recorded trajectories: what each row could still earn, by following the trajectory and leaving it well.
 
-Every plan here is a backward recursion along the rows in which row t maps the return of row t+1 to its own by
+Section 3.2 of the paper. Every plan here is a backward recursion along the rows in which row t maps the return of row
+t+1 to its own by
 
     x ↦ max(floor_t, offset_t + slope_t · x).
 
@@ -142,10 +143,15 @@ def one_step(values: jax.Array, steps: Steps) -> jax.Array:
 
 
 def episodic_maximum(values: jax.Array, steps: Steps, num_steps: int | None = None, least_steps: int = 1) -> jax.Array:
-    """R_t = r_t + γ·max(R_{t+1}, V(s_{t+1})) (paper, eq. 5 and 6).
+    """R of every row by the paper's algorithm 2: eq. 5, which unrolled is eq. 6.
 
-    This is the maximum over n of the n-step returns, n from ``least_steps`` (the paper's: 1) up to ``num_steps``
-    (n_max) or to the episode's end; a row with fewer steps left than ``least_steps`` follows its trajectory to the end.
+        R[T] = V(s[T])                                # of the final observation
+        for t in reversed(range(T)):
+            R[t] = r[t] + γ[t]·max(R[t + 1], V(s[t + 1]))
+
+    where γ[t] is 0 if the step ended the task. Unrolled, R_t is the largest r_t + … + γⁿ⁻¹·r_{t+n−1} + γⁿ·V(s_{t+n})
+    with n from ``least_steps`` (the paper's: 1) up to ``num_steps`` (n_max) or to the episode's end; a row with fewer
+    steps left than ``least_steps`` follows its trajectory to the end.
     """
     floor = one_step(values, steps)[None]
     backup = _backup(floor, steps.rewards, steps.continues, jnp.asarray(NEVER, values.dtype), steps.valid)

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from vem.algorithms import bcq, cql
-from vem.algorithms import bcq as discrete_bcq
-from vem.algorithms import cql as discrete_cql
 from vem.algorithms.base import METHODS, Batch, Spec
 from vem.networks import Layer
 
@@ -30,13 +28,13 @@ def linear(*weights):
 
 def test_the_target_takes_the_other_networks_value_of_the_best_action():
     q, target = jnp.asarray([[1.0, 3.0, 2.0]]), jnp.asarray([[10.0, 20.0, 30.0]])
-    assert discrete_cql.double_q_target(q, target).tolist() == [20]
-    assert float(discrete_cql.conservative_gap(jnp.zeros((1, 3)), jnp.zeros(1))[0]) == pytest.approx(np.log(3))
+    assert cql.double_q_target(q, target).tolist() == [20]
+    assert float(cql.choice_gap(jnp.zeros((1, 3)), jnp.zeros(1))[0]) == pytest.approx(np.log(3))
 
 
 @pytest.mark.parametrize(("given", "weight"), [({"conservative_weight": jnp.asarray(4.0)}, 4.0), ({}, 1.0)])
 def test_cql(given, weight):
-    algorithm = discrete_cql.make(cql.CQL(value_hidden=(), discount=0.5, target_rate=0.25), SPEC, 10)
+    algorithm = cql.make(cql.CQL(value_hidden=(), discount=0.5, target_rate=0.25), SPEC, 10)
     state = algorithm.init(KEY, given)._replace(critic=linear(0.0, 1.0, 0.5), target=linear(0.0, 3.0, 9.0))
     after, metrics = algorithm.stages[0].update(state, (), BATCH, KEY)
     # s′ = 2: the critic prefers action 1, which the target values at 6; the second row ends.
@@ -52,15 +50,15 @@ def test_cql(given, weight):
 
 def test_bcq_allows_what_the_behavior_finds_likely():
     logits = jnp.log(jnp.asarray([[0.6, 0.3, 0.1], [0.34, 0.33, 0.33]]))
-    assert discrete_bcq.allowed(logits, 0.3).tolist() == [[True, True, False], [True, True, True]]
-    assert discrete_bcq.allowed(logits, 1.0).tolist() == [[True, False, False], [True, False, False]]
-    q = discrete_bcq.constrained(jnp.asarray([[1.0, 2.0, 9.0]]), logits[:1], 0.3)
+    assert bcq.allowed(logits, 0.3).tolist() == [[True, True, False], [True, True, True]]
+    assert bcq.allowed(logits, 1.0).tolist() == [[True, False, False], [True, False, False]]
+    q = bcq.constrained(jnp.asarray([[1.0, 2.0, 9.0]]), logits[:1], 0.3)
     assert q.tolist() == [[1.0, 2.0, -np.inf]]
 
 
 def test_bcq():
     config = bcq.BCQ(value_hidden=(), generator_hidden=(), discount=0.5)
-    algorithm = discrete_bcq.make(config, SPEC, 10)
+    algorithm = bcq.make(config, SPEC, 10)
     state = algorithm.init(KEY, {})._replace(
         critic=linear(0.0, 1.0, 0.5), target=linear(0.0, 3.0, 2.0), behavior=linear(1.0, -2.0, 1.0)
     )
@@ -82,4 +80,3 @@ def test_the_data_decide_which_version_is_meant():
         box, discrete = (METHODS[name].make(config, spec, 10) for spec in (Spec(1, 1, 3), SPEC))
         assert box.policy_kind in ("tanh-gaussian", "bcq")
         assert "greedy" in discrete.policy_kind
-        assert METHODS[name].arithmetic(config, SPEC)["joint"] > 0

@@ -10,12 +10,13 @@ import pytest
 from chain import reaches_goal, record
 from small_runs import tiny_dataset, tiny_settings
 from vem.algorithms import guided, vem
-from vem.algorithms.base import Spec, draw_batch, put_rows, spec_of
+from vem.algorithms.base import Spec, spec_of
 from vem.algorithms.vem import VEM
 from vem.data.arrays import from_arrays
 from vem.data.dataset import unrewarded_share
 from vem.errors import RunError, SettingsError
 from vem.training.request import make_request
+from vem.training.rows import draw_batch, put_rows
 from vem.training.run import Run
 
 
@@ -87,12 +88,13 @@ def test_where_nothing_travels_all_that_varies_is_taken():
 @pytest.mark.parametrize("terminal", [False, True])
 def test_moves_that_a_time_limit_cut_are_not_drawn(terminal):
     dataset, horizon = walk((30, 30, 4), terminal=terminal), 10
-    config, _ = VEM(policy="guided", horizon=horizon, value_hidden=(4,), effective_sample=1.0).complete(Spec(4, 1, 1))
-    spec, rows = spec_of(dataset), rows_of(dataset)
-    algorithm = vem.make(config, spec, 3)
+    config = VEM(policy="guided", horizon=horizon, value_hidden=(4,), effective_sample=1.0)
+    rows = rows_of(dataset)
+    algorithm = vem.make(config, spec_of(dataset), 3)
+    stage = algorithm.stages[1]
     state = algorithm.init(jax.random.key(0), {"expectile": jnp.asarray(0.3), "effective_sample": jnp.asarray(1.0)})
-    _, memory = guided.refresh_moves(config, spec, state, None, rows, jnp.asarray(0), jax.random.key(0))
-    drawn = np.unique(guided.sampling.draw_rows(memory.shares, 4000, jax.random.key(1)))
+    _, memory = stage.refresh(state, stage.empty(), rows, jnp.asarray(0), jax.random.key(0))
+    drawn = np.unique(stage.draw(memory, rows, 4000, jax.random.key(1)))
     left = np.asarray(memory.ends) - np.arange(dataset.num_rows)
     usable = dataset.valid if terminal else dataset.valid & (left >= horizon)
     np.testing.assert_array_equal(drawn, np.flatnonzero(usable))
@@ -147,18 +149,11 @@ def test_what_does_not_go_together_is_refused(settings):
         make_request("tiny", settings=settings)
 
 
-def test_a_policy_without_a_guide_says_so(tmp_path):
-    config = make_request("tiny", settings=tiny_settings("vem", policy="regression"), steps=4)
-    run = Run.create(tmp_path / "run", config, tiny_dataset()).train()
-    with pytest.raises(RunError, match="has no guide"):
-        run.policy.guide(np.zeros(3, np.float32))
-
-
 def test_it_finds_the_way_that_trajectories_only_show_in_parts(tmp_path):
     """Trajectories of four steps walk either way; the goal is ten steps off."""
     dataset = record(300, share_right=0.3, num_steps=4)
     settings = {"policy": "guided", "horizon": 2, "value_hidden": (32, 32), "policy_hidden": (32, 32)}
-    settings |= {"guide_hidden": (32, 32), "batch_size": 64, "steps_per_refresh": 50, "discount": 0.9}
+    settings |= {"batch_size": 64, "steps_per_refresh": 50, "discount": 0.9}
     settings |= {"effective_sample": 0.2, "expectile": 0.9, "target_rate": 0.05, "value_lr": 1e-3}
     config = make_request("chain", settings=settings, seeds=2, steps=3000)
     run = Run.create(tmp_path / "run", config, dataset).train()
@@ -172,8 +167,8 @@ def test_acting_is_executing_what_the_guide_says(tmp_path):
     policy = Run.create(tmp_path / "run", config, tiny_dataset()).train().policy
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     moves = policy.guide(observations)
-    assert policy.execute(observations, moves) == pytest.approx(policy.act(observations), abs=1e-5)
-    assert policy.execute(observations[0], moves[0]) == pytest.approx(policy.act(observations[0]), abs=1e-5)
-    assert not np.allclose(policy.execute(observations, -moves), policy.act(observations), atol=1e-4)
+    assert policy.guide.execute(observations, moves) == pytest.approx(policy.act(observations), abs=1e-5)
+    assert policy.guide.execute(observations[0], moves[0]) == pytest.approx(policy.act(observations[0]), abs=1e-5)
+    assert not np.allclose(policy.guide.execute(observations, -moves), policy.act(observations), atol=1e-4)
     with pytest.raises(RunError, match="give one each"):
-        policy.execute(observations, moves[0])
+        policy.guide.execute(observations, moves[0])

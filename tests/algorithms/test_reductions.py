@@ -12,8 +12,9 @@ import pytest
 
 from small_runs import tiny_dataset
 from vem.algorithms import awr, bail, bc, bcq, iql, td3bc, vem
-from vem.algorithms.base import Spec, draw_uniformly, gather, put_rows
+from vem.algorithms.base import Spec, draw_uniformly
 from vem.networks import policy_mean
+from vem.training.rows import gather, put_rows
 
 KEY = jax.random.key(7)
 NUM_STEPS = 40

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from small_runs import tiny_dataset
-from vem import policy
 from vem.algorithms import bc
 from vem.algorithms.base import METHODS, Configuration, Preset, find_method, find_preset, method_of, register, setting
 from vem.errors import RunError, SettingsError
-from vem.policy import load_policy
+from vem.policy import kinds, load_policy
 from vem.training.request import make_request
 from vem.training.run import Run
 
@@ -22,7 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"
 @pytest.fixture(autouse=True)
 def tables():
     """What a test registers is gone after it."""
-    before = [(table, dict(table)) for table in (METHODS, policy.ACTORS, policy.KIND_VALUES)]
+    before = [(table, dict(table)) for table in (METHODS, kinds.KINDS)]
     yield
     for table, content in before:
         table.clear()
@@ -65,7 +64,7 @@ def test_a_new_kind_of_policy_acts_and_values(tmp_path):
 
     value = lambda tensors, inputs: inputs.sum(1)
     presets = {"strong": Preset({"strength": 9.0}, {}, "made up", {"antmaze": {"strength": 3.0}})}
-    register("own", Own, make, "a test", presets, actor=act, value=value, arithmetic=bc.arithmetic)
+    register("own", Own, make, "a test", presets, actor=act, value=value)
     assert find_preset("own", "strong").settings == {"strength": 9.0}
     assert list(find_method("own").presets) == ["default", "strong"]
     config = make_request(
@@ -75,7 +74,7 @@ def test_a_new_kind_of_policy_acts_and_values(tmp_path):
     loaded = load_policy(tmp_path / "run")
     np.testing.assert_array_equal(loaded.act(np.zeros((3, 3), np.float32)), np.ones((3, 2)))
     np.testing.assert_array_equal(run.policy.value(np.ones((2, 3), np.float32)), [3.0, 3.0])
-    del policy.ACTORS["own"]
+    del kinds.KINDS["own"]
     with pytest.raises(RunError, match="import the module that registers it"):
         load_policy(tmp_path / "run")
     with pytest.raises(RunError, match="'own'"):

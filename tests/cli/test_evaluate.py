@@ -69,4 +69,4 @@ def test_directories_that_cannot_be_evaluated(tmp_path, capsys):
     assert f"vem train --resume {unfinished}" in capsys.readouterr().err
     nameless = cases.make_run(tmp_path / "nameless", environment=None)
     assert main(["evaluate", str(nameless)]) == 1
-    assert "own-data names no environment; say which task it is (--task NAME)" in capsys.readouterr().err
+    assert "own-data names no environment; give vem evaluate an environment (--env ID)" in capsys.readouterr().err

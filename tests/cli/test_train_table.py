@@ -13,7 +13,7 @@ from heating_log import MAPPING, table
 from small_runs import quick_compilation
 from vem.cli import main
 from vem.data.mapping import to_toml
-from vem.reports.records import config_rows
+from vem.reports.page import config_rows
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from vem.cli.compare import print_results
 from vem.comparison.results import Comparison, Result
 from vem.evaluation.environments import References
-from vem.evaluation.results import Evaluation, GroupResult, MemberResult
+from vem.evaluation.results import Evaluation, GroupResult, TrialResult
 from vem.evaluation.statistics import over_seeds
 
 
@@ -18,7 +18,7 @@ def result(dataset, label, *scores, references=True, **changes):
     """An evaluated cell with that score for each seed."""
     names = [f"seed{number}" for number in range(len(scores))]
     quantity = "score" if references else "return"
-    trials = {name: MemberResult({quantity: score}) for name, score in zip(names, scores, strict=True)}
+    trials = {name: TrialResult({quantity: score}) for name, score in zip(names, scores, strict=True)}
     spread = over_seeds([np.array([score - 1, score + 1]) for score in scores])
     group = GroupResult({}, tuple(names), {"return": spread, **({"score": spread} if references else {})})
     known = References(0.0, 1.0, "D4RL") if references else None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from small_runs import NUM_STEPS, OWN_METHODS, bits, make_run, tiny_dataset
-from vem.algorithms import bcq as discrete_bcq
+from vem.algorithms import bcq
 from vem.algorithms.base import METHODS
 from vem.data.actions import ACTION_KINDS, action_kind
 from vem.errors import SettingsError
@@ -89,7 +89,7 @@ def outputs_of(trial, observations):
         return apply_network(parameters["choice_critic"], inputs)
     if kind == "constrained-greedy":
         q, logits = (apply_network(parameters[name], inputs) for name in ("choice_critic", "behavior"))
-        return discrete_bcq.constrained(q, logits, parameters["threshold"])
+        return bcq.constrained(q, logits, parameters["threshold"])
     return apply_network(parameters["actor"], inputs)
 
 

@@ -9,12 +9,13 @@ import pytest
 
 from small_runs import NUM_STEPS, OWN_METHODS, bits, make_run, shape_of, tiny_dataset
 from vem.algorithms import bcq
-from vem.algorithms.base import METHODS, draw_batch, sweepable
+from vem.algorithms.base import METHODS, sweepable
 from vem.networks import apply_network, apply_networks, policy_mean
 from vem.policy import load_policy
 from vem.training import loop
 from vem.training.loop import start, train
 from vem.training.request import Trial
+from vem.training.rows import draw_batch
 from vem.training.run import Run
 
 OBSERVATIONS = np.random.default_rng(5).standard_normal((6, 3)).astype(np.float32)

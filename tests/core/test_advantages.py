@@ -58,11 +58,6 @@ def test_the_temperature_gives_the_wanted_effective_sample(share, unit):
     assert found == pytest.approx(share, abs=0.01)
 
 
-def test_equal_advantages_get_equal_weights():
-    temperature = advantages.temperature_for(jnp.zeros(10), jnp.float32(0.5))
-    np.testing.assert_allclose(advantages.softmax_weights(jnp.zeros(10), temperature), 1.0, rtol=1e-5)
-
-
 def test_weights_by_hand():
     adv = jnp.asarray([0.0, np.log(3.0)])
     np.testing.assert_allclose(advantages.softmax_weights(adv, jnp.float32(1.0)), [0.5, 1.5], rtol=1e-5)

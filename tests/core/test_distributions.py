@@ -2,13 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
 
 from vem.networks import (
-    Layer,
     log_deviation,
-    log_likelihood,
-    policy_mean,
     sample_tanh_gaussian,
     tanh_gaussian_log_likelihood,
 )
@@ -19,28 +15,11 @@ def test_log_deviation_stays_within_its_bounds():
     np.testing.assert_allclose(log_deviation(free, -6.0, 0.0), [-6.0, -3.0, 0.0], atol=1e-5)
 
 
-def test_log_likelihood_is_that_of_independent_normals():
-    actions, mean, log_std = np.asarray([[0.3, -1.2]]), np.asarray([[0.0, -1.0]]), np.log([0.5, 2.0])
-    expected = stats.norm.logpdf(actions, mean, np.exp(log_std)).sum()
-    found = log_likelihood(jnp.asarray(actions), jnp.asarray(mean), jnp.asarray(log_std))
-    assert float(found[0]) == pytest.approx(expected, rel=1e-5)
-
-
-def test_mean_is_bounded():
-    actor = (Layer(jnp.asarray([[100.0]]), jnp.zeros(1)),)
-    np.testing.assert_allclose(policy_mean(actor, jnp.asarray([[1.0], [-1.0], [0.0]])), [[1.0], [-1.0], [0.0]])
-
-
 def test_tanh_gaussian_density_integrates_to_one():
     actions = np.linspace(-0.9999, 0.9999, 20001)
     free = jnp.arctanh(jnp.asarray(actions))[:, None]
     density = jnp.exp(tanh_gaussian_log_likelihood(free, jnp.full(1, 0.4), jnp.full(1, -0.5)))
     assert float(np.trapezoid(np.asarray(density), actions)) == pytest.approx(1.0, abs=1e-3)
-
-
-def test_tanh_gaussian_density_is_finite_far_out():
-    found = tanh_gaussian_log_likelihood(jnp.asarray([[30.0], [-30.0]]), jnp.zeros(1), jnp.zeros(1))
-    assert bool(jnp.isfinite(found).all())
 
 
 def test_tanh_gaussian_samples_have_their_own_density():
@@ -52,3 +31,8 @@ def test_tanh_gaussian_samples_have_their_own_density():
     np.testing.assert_allclose(jnp.arctanh(actions).mean(0), mean, atol=0.05)
     again = tanh_gaussian_log_likelihood(jnp.arctanh(actions[:10]), mean, log_std)
     np.testing.assert_allclose(log_density[:10], again, atol=1e-3)
+
+
+def test_tanh_gaussian_density_is_finite_far_out():
+    found = tanh_gaussian_log_likelihood(jnp.asarray([[30.0], [-30.0]]), jnp.zeros(1), jnp.zeros(1))
+    assert bool(jnp.isfinite(found).all())

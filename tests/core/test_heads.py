@@ -63,8 +63,12 @@ def test_choices_are_seen_one_hot():
 @pytest.mark.parametrize("choices", [CHOICES, (), (6,), (2, 4), (3, 3)])
 def test_numpy_takes_the_same_action(choices):
     head = make_head(len(choices) or 6, choices)
-    np.testing.assert_allclose(numpy_heads.most_likely(np.asarray(OUTPUTS), choices), head.mode(OUTPUTS), atol=1e-6)
-    assert numpy_heads.num_outputs(6, choices) == head.num_outputs
+    outputs, actions = np.asarray(OUTPUTS), head.mode(OUTPUTS)
+    np.testing.assert_allclose(numpy_heads.most_likely(outputs, choices), actions, atol=1e-6)
+    log_std, actions = jnp.full(head.num_boxes, -0.7), jnp.where(actions == actions.round(), 0, actions + 0.1)
+    expected = head.log_likelihood(OUTPUTS, log_std, actions)
+    likelihood = numpy_heads.log_likelihood(outputs, choices, np.asarray(log_std), np.asarray(actions))
+    np.testing.assert_allclose(likelihood, expected, rtol=1e-5)
 
 
 def test_numpy_samples_from_the_head():

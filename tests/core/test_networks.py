@@ -1,21 +1,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
-from vem.networks import Layer, apply_network, apply_networks, descend, gradient_in_tiles, init_network, init_networks
+from vem.networks import Layer, apply_network, apply_networks, gradient_in_tiles, init_network, init_networks
 
 KEY = jax.random.key(0)
-
-
-def test_layers_have_the_given_sizes_and_bounds():
-    network = init_network(KEY, (3, 5, 2))
-    assert [layer.weight.shape for layer in network] == [(3, 5), (5, 2)]
-    assert [layer.bias.shape for layer in network] == [(5,), (2,)]
-    for layer, fan_in in zip(network, (3, 5), strict=True):
-        assert jnp.abs(layer.weight).max() <= fan_in**-0.5
-        assert jnp.abs(layer.bias).max() <= fan_in**-0.5
 
 
 def test_initial_weights_fill_their_bounds_and_no_two_are_the_same():
@@ -57,12 +47,6 @@ def test_dropout_keeps_the_mean_and_needs_a_key():
     dropped = float(apply_network(network, inputs, KEY, 0.5)[0, 0])
     assert dropped != pytest.approx(1.0, rel=1e-5)
     assert dropped == pytest.approx(1.0, abs=0.1)
-
-
-def test_descend_steps_against_the_gradient():
-    optimizer = optax.sgd(0.5)
-    parameters, _ = descend(optimizer, jnp.asarray(2.0), optimizer.init(jnp.asarray(1.0)), jnp.asarray(1.0))
-    assert float(parameters) == 0.0
 
 
 def test_a_batch_of_two_axes_is_a_longer_batch():

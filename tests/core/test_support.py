@@ -37,13 +37,13 @@ def test_nearest_prototype_by_hand():
     np.testing.assert_allclose(scores.state, [1.0, 0.5])
 
 
-def test_surprise_of_a_choice_is_its_share_among_neighbors():
+def test_novelty_of_a_choice_is_its_share_among_neighbors():
     states = np.zeros((20, 1))
     actions = np.array([0.0] * 12 + [1.0] * 4 + [0.0, 0.0, 1.0, 2.0])[:, None]
     model = fit_support(states, actions, np.arange(20) >= 16, (3,))
-    _, surprises = model.measure(np.zeros((3, 1)), np.array([[0.0], [1.0], [2.0]]))
+    _, novelties = model.measure(np.zeros((3, 1)), np.array([[0.0], [1.0], [2.0]]))
     expected = -np.log([(12 + 0.04) / 16, (4 + 0.12) / 16, 0.01])
-    np.testing.assert_allclose(surprises, expected, rtol=1e-5)
+    np.testing.assert_allclose(novelties, expected, rtol=1e-5)
     usual = model.usual(np.zeros((1, 1)))
     assert (usual.actions[0, 0], usual.deviations[0, 0]) == (0, 0.25)
 

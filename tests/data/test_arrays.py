@@ -161,6 +161,12 @@ def test_input_is_never_changed():
         np.testing.assert_array_equal(column, before[name])
 
 
+def test_bounds_whose_distance_float32_cannot_hold_are_taken_without_a_word():
+    ends = np.array([0, 1])
+    info = from_arrays(np.zeros((2, 1)), np.array([[-1.0], [1.0]]), ends, ends, action_bounds=(-3.3e38, 3.3e38)).info
+    assert info.action_high == (np.float32(3.3e38),)
+
+
 def test_action_bounds():
     columns = steps()
     columns["actions"] = np.linspace(0, 1, 6)[:, None]

@@ -31,7 +31,7 @@ SHORT = {
     "estimate": {"--steps": "3"},
     "select": {"--steps": "3"},
     "data make": {"--rows": "300"},
-    "theory": {"--mdps": "3", "--datasets": "2"},
+    "theory": {"--small": ""},
 }
 SLOW = ("vem compare paper --data-dir ~/data --run", "vem theory --out theory --json")
 """Commands that do what another one in the list does, only longer."""
@@ -41,7 +41,6 @@ LONG = (
     "vem compare door-human pen-human --data-dir",
     "vem compare paper --data-dir",
     "vem estimate runs/",
-    "vem report RUN --held-out",
     "vem report RUN --out",
     "vem select runs/antmaze-umaze-vem",
     "vem sweep antmaze-umaze.hdf5 --discount",
@@ -105,7 +104,7 @@ def shortened(command: str) -> list[str]:
         if flag in arguments:
             arguments[arguments.index(flag) + 1] = value
         else:
-            arguments += [flag, value]
+            arguments += [flag, value] if value else [flag]
     return arguments
 
 

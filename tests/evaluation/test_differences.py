@@ -109,7 +109,7 @@ def test_bad_input(tmp_path):
     with pytest.raises(RunError, match="not finished"):
         vem.differences(run)
     run.train()
-    with pytest.raises(DataError, match="observations of 2 numbers"):
+    with pytest.raises(DataError, match=r"takes observations of 3 numbers .*the data has 2"):
         vem.differences(run, log(np.zeros((20, 1))))
     with pytest.raises(RunError, match="arrays from Python"):
         vem.differences(tmp_path / "run")

@@ -43,7 +43,9 @@ def test_the_page_works(page, trained, tmp_path):
     assert page.locator("html").get_attribute("data-ready") == "yes"
 
     def visible(selector: str) -> int:
-        return page.locator(selector).evaluate_all("all => all.filter(e => e.getClientRects().length).length")
+        return page.locator(selector).evaluate_all(
+            "all => all.filter(e => e.getClientRects().length && e.checkVisibility()).length"
+        )
 
     # The slider goes from one landscape to the next, and side by side shows all.
     output = page.locator("#landscape output")
@@ -60,7 +62,7 @@ def test_the_page_works(page, trained, tmp_path):
     for control, parts in (
         ('[data-layer="trajectories"]', '#landscape [id*="--layer-trajectories"]'),
         ('[data-layer="data"]', '#landscape [id$="--layer-data"]'),
-        ('[data-series="1"]', '#curves [id*="--series-1-line"]'),
+        ('[data-series="1"]', '#scores [id*="--series-1-line"]'),
     ):
         shown = visible(parts)
         assert shown > 0, parts
@@ -69,16 +71,19 @@ def test_the_page_works(page, trained, tmp_path):
         page.locator(control).check()
         assert visible(parts) == shown
 
-    # One curve alone.
-    total = visible("#curves figure")
-    page.locator("#curves select").select_option("curve-value-loss")
-    assert visible("#curves figure") == 1
-    page.locator("#curves select").select_option("")
-    assert visible("#curves figure") == total > 3
+    # The page is short, and a link opens what is folded away.
+    assert page.evaluate("document.documentElement.scrollHeight") < 5000
+    assert visible("#curves figure") == 0
+    page.locator('nav a[href="#curves"]').click()
+    assert visible("#curves figure") > 3
 
-    # A phone: nothing sticks out to the side.
-    page.set_viewport_size({"width": 360, "height": 740})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    # Nothing sticks out to the side, folded or not, and tables are never cut.
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    for width in (1280, 360):
+        page.set_viewport_size({"width": width, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for box in page.locator("table").evaluate_all("all => all.map(table => table.getBoundingClientRect().right)"):
+            assert box <= width
 
     assert complaints == []
     assert asked

@@ -1,5 +1,7 @@
 """The report of data without a simulator: warnings, data, differences and support."""
 
+import re
+
 import numpy as np
 import pyarrow.parquet
 import pytest
@@ -7,8 +9,9 @@ import pytest
 import heating_log
 import vem
 from small_runs import make_run, quick_compilation, tiny_dataset, tiny_settings
-from vem.reports.log import estimate_section, followed_returns, warning_section
-from vem.reports.records import read_run
+from vem.reports.log import followed_returns
+from vem.reports.page import checks_section
+from vem.reports.records import list_series, read_run
 from vem.training.records import RunWarning
 
 
@@ -27,14 +30,25 @@ def heating(tmp_path_factory):
 
 def test_a_log_gets_its_own_sections(heating):
     _, page, figures = heating
-    for title in ("Warnings", "Data", "Values against the log", "What the policy does differently", "Support"):
-        assert f"<h2>{title}</h2>" in page
-    assert "<h2>Where it differs most</h2>" in page
-    assert "<h2>Estimate" not in page
-    assert "<h2>Value landscape" not in page
+    titles = re.findall("<h2>(.*?)</h2>", page)
+    assert titles == [
+        "What the policy does differently",
+        "Returns and values",
+        "Checks",
+        "Data",
+        "Weights of rows",
+        "Training curves",
+        "Column by column",
+        "Support",
+        "Settings",
+    ]
+    assert "where it differs most" in page
+    assert "the data names no simulator. What it does otherwise is below." in page
     assert {"calibration", "differences-numbers", "actions-valve", "support", "support-states"} <= figures
     assert "temp_in" in page
     assert "valve: log → policy" in page
+    assert "training was too short to tell" in page
+    assert "Values had settled" not in page
 
 
 def test_warnings_come_with_what_to_do(heating):
@@ -50,16 +64,39 @@ def test_arrays_that_a_run_holds_are_used(tmp_path):
     assert {"differences-numbers", "differences-choices", "support"} <= figures
 
 
-def test_what_the_warnings_say(tmp_path):
+def test_what_the_checks_say(tmp_path):
     make_run("bc", tmp_path / "run").train()
     record = read_run(tmp_path / "run")
-    record.files.write_checks([])
-    assert warning_section([record]).lead.startswith("None")
-    record.files.write_checks([RunWarning("luck", "So it is.", "Do that.")])
-    assert warning_section([record]).tables[0].rows == [["So it is.", "Do that."]]
+    checks = [
+        RunWarning("luck", "So it is.", "Do that."),
+        RunWarning("outside", "It is near.", verdict="passed"),
+        RunWarning("unsettled", "Too short to tell.", verdict="untold"),
+    ]
+    record.run.write_checks(checks)
+    assert record.run.warnings == checks[:1]
+    section = checks_section(list_series([record]))
+    assert section.tables[0].rows == [
+        ["So it is.", "warning"],
+        ["It is near.", "passed"],
+        ["Too short to tell.", "could not be told"],
+    ]
+    assert section.summary == "1 warning, 1 passed, 1 could not be told"
     (tmp_path / "run" / "warnings.json").unlink()
-    assert "earlier version" in warning_section([record]).lead
-    assert not estimate_section([record]).has_content
+    section = checks_section(list_series([record]))
+    assert section.lead == "Nothing was checked when bc ended."
+    assert section.tables == []
+
+
+def test_an_estimate_stands_where_scores_would(tmp_path):
+    run = make_run("bc", tmp_path / "run", tiny_dataset(lengths=(6,) * 12)).train()
+    vem.estimate(run, progress=False)
+    report = vem.report(run)
+    keys = [section.key for section in report.groups[0].sections]
+    assert keys[0] == "estimate"
+    assert "scores" not in keys
+    (table,) = report.groups[0].sections[0].tables
+    assert {"in support", "importance sampling", "doubly robust", "verdict"} <= set(table.header)
+    assert report.groups[0].result[0].startswith("Estimated return ")
 
 
 def test_returns_that_followed_by_hand(tmp_path):

@@ -8,9 +8,9 @@ import pytest
 from vem.comparison.paper import METHODS
 from vem.reports import report as build
 from vem.reports.page import Group, render_page
-from vem.reports.records import RunRecord, read_run
+from vem.reports.records import RunRecord, list_series, read_run
 from vem.reports.report import over_datasets_section, read_over_datasets, write_report
-from vem.reports.style import distinct_looks, drawing_style
+from vem.reports.style import distinct_styles, drawing_style
 
 from .conftest import write_episodes, write_maze_data, write_run
 from .test_report import Page
@@ -34,11 +34,8 @@ def grouped(*directories: Path) -> list[Group]:
     """The runs by dataset, without figures."""
     by_data = {}
     for record in map(read_run, directories):
-        by_data.setdefault(record.data_name, []).append(record)
-    return [
-        Group(name, "", own, [one for run in own for one in run.series], [], [], [], [])
-        for name, own in by_data.items()
-    ]
+        by_data.setdefault(record.data.info.name, []).append(record)
+    return [Group(name, "", own, list_series(own)) for name, own in by_data.items()]
 
 
 def test_several_datasets_are_put_together(runs):
@@ -74,8 +71,8 @@ def test_the_page_has_them_before_the_datasets(runs, tmp_path):
 
 
 def test_each_method_of_the_papers_table_has_a_color_and_a_marker_of_its_own():
-    found = distinct_looks(len(METHODS))
-    assert len({look.color for look in found}) == len({look.marker for look in found}) == len(METHODS)
+    found = distinct_styles(len(METHODS))
+    assert len({style.color for style in found}) == len({style.marker for style in found}) == len(METHODS)
 
 
 def test_a_page_about_many_datasets_compares_and_reads_no_data(runs, tmp_path, monkeypatch):
@@ -103,8 +100,8 @@ def test_a_run_that_was_not_evaluated_at_its_end_does_not_count(runs, tmp_path):
     assert not over.is_enough
     section = over_datasets_section(over)
     assert section is not None
-    assert "two methods with scores on the same two datasets" in section.missing
-    assert "on which a method has no score: antmaze-umaze-diverse (few)." in section.missing
+    assert "two methods with scores on the same two datasets" in section.lead
+    assert "on which a method has no score: antmaze-umaze-diverse (few)." in section.lead
     assert not section.drawings
 
 

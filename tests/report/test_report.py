@@ -68,7 +68,7 @@ def test_every_figure_is_a_png_and_an_svg_file(both):
     linked = {link.removeprefix("figures/") for link in page.links if link.startswith("figures/")}
     assert linked == names
     expected = ("scores", "curve-score", "curve-value-loss", "landscape-0", "landscape-1", "value-error", "returns")
-    assert {f"{name}.png" for name in (*expected, "weights", "0-sweep-expectile-score")} <= names
+    assert {f"{name}.png" for name in (*expected, "0-sweep-expectile-score")} <= names
 
 
 def test_figures_in_the_page_take_its_color(both):
@@ -89,10 +89,11 @@ def test_scores_are_those_of_the_newest_episodes(both):
     assert row["quantities"]["value_error"]["mean"] == pytest.approx(0.25)
     assert (row["steps"], row["num_episodes"], row["num_seeds"]) == (6, 12, 2)
     assert "value_error" not in rows["bc"]["quantities"]
-    assert rows["data"]["quantities"]["success"]["mean"] == pytest.approx(3 / 12)
+    assert rows["recorded episodes"]["quantities"]["success"]["mean"] == pytest.approx(3 / 12)
     assert rows["paper: vem"]["quantities"]["score"]["mean"] == 87.5
     assert "58.3 ± 11.8" in page.text
-    assert "Score 0 is a return of 0 and score 100 a return of 1 (D4RL)" in page.text
+    assert "Not scored" not in page.text
+    assert "Score 0 is a return of 0 and score 100 one of 1 (D4RL)" in page.text
 
 
 def test_the_page_holds_the_full_configuration_and_marks_differences(both, trained):
@@ -129,7 +130,7 @@ def test_an_unfinished_run_says_how_to_go_on(vem_run):
     (note,) = report.groups[0].notes
     assert "not finished: 1 of 6 steps" in note
     assert note.endswith(f"vem train --resume {vem_run}")
-    assert {path.stem for path in report.figures} == {"curve-value-loss", "curve-value-mean", "returns"}
+    assert {path.stem for path in report.figures} == {"curve-value-loss", "curve-value-mean"}
 
 
 def test_lost_policies_are_named(vem_run):
@@ -159,7 +160,7 @@ def test_changed_data_is_not_used(vem_run, tmp_path):
     (vem_run / "config.json").write_text(json.dumps(facts))
     run = read_run(vem_run)
     assert run.dataset is None
-    assert "dataset has changed" in run.notes[-1]
+    assert "its rows differ" in run.notes[-1]
 
 
 def test_data_that_is_gone_or_was_arrays_is_said(vem_run):
@@ -168,7 +169,8 @@ def test_data_that_is_gone_or_was_arrays_is_said(vem_run):
     (vem_run / "config.json").write_text(json.dumps(facts))
     run = read_run(vem_run)
     assert run.dataset is None
-    assert "cannot be read again" in run.notes[-1]
+    assert "gone.hdf5" in run.notes[-1]
+    assert run.notes[-1].startswith("Figures that need the data are left out")
     facts["data"]["source"] = "arrays"
     (vem_run / "config.json").write_text(json.dumps(facts))
     run = read_run(vem_run)
@@ -181,10 +183,9 @@ def test_runs_on_different_data_have_their_own_parts(trained, tmp_path, capsys):
     assert main(["report", str(trained["bc"]), str(tmp_path / "logs"), "--out", str(tmp_path / "out")]) == 0
     out = capsys.readouterr().out
     assert "2 datasets" in out
-    assert "logs: Its data names no environment" in out
+    assert "logs: Its data names no simulator" in out
     page = Page((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
     assert "scores are not compared across them" in page.text
-    assert "No reference scores are known" in page.text
     assert (tmp_path / "out" / "figures" / "logs-curve-policy-loss.png").exists()
 
 
@@ -232,6 +233,26 @@ def test_names_from_the_run_are_escaped(vem_run):
 
 def test_the_headline_favors_none_of_several_equal_rows(both):
     report, page = both
-    assert "Score 58.3 in 3 of 3 rows (references: D4RL)" in page.text
+    assert "Score 58.3 in 3 of 3 rows." in page.text
     assert "the highest of" not in page.text
-    assert report.groups[0].headline.score == "Score 58.3"
+    assert report.groups[0].result[0] == "Score 58.3"
+
+
+def test_a_notebook_shows_a_few_words(both):
+    report, _ = both
+    assert repr(report).startswith(f"<Report {report.page}: 2 runs on antmaze-umaze, ")
+    assert "\n" not in repr(report)
+    assert report._repr_html_().startswith(f'<a href="{report.page}">')
+    assert "Score 58.3" in report._repr_html_()
+    policy = report.groups[0].series[0].policies[0]
+    assert repr(policy) == "<Policy seed0-expectile0.3: gaussian, 29 observations to 8 actions>"
+
+
+def test_the_parts_come_in_the_order_in_which_people_look_for_them(both):
+    report, page = both
+    keys = ["scores", "sweep", "landscape", "returns", "checks", "data", "curves", "columns", "support"]
+    shown = [section.key for section in report.groups[0].sections]
+    assert [key for key in keys if key in shown] == [key for key in shown if key in keys]
+    assert shown[:4] == keys[:4]
+    assert all(section.has_content for section in report.groups[0].sections)
+    assert "Nothing was checked when vem and bc ended." in page.text

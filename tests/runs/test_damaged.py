@@ -11,7 +11,7 @@ import pytest
 from tiny import SMALL, tiny_dataset
 from vem import api
 from vem.errors import DataError, RunError, VemError
-from vem.estimation.result import read_estimate
+from vem.estimation.estimate import read_estimate
 from vem.evaluation.results import read_evaluation
 from vem.reports.records import read_run
 from vem.reports.report import write_report
@@ -401,13 +401,13 @@ def test_a_run_does_not_end_with_a_policy_that_cannot_be_read(tmp_path, run, dat
 
     def broken(data):
         model = measure(data)
-        model.surprises[:] = np.nan
+        model.novelties[:] = np.nan
         return model
 
     monkeypatch.setattr(policies, "measure_support", broken)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(RunError, match=r"seed0.*surprises holds NaN"):
+        with pytest.raises(RunError, match=r"seed0.*novelties holds NaN"):
             Run.open(run, dataset).begin().train()
     assert not Run(run).is_finished
     assert checkpoints.list_checkpoints(run / "checkpoints")

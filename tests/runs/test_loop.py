@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from tiny import SMALL, tiny_dataset
-from vem.algorithms.base import build, find_method, put_rows, spec_of
+from vem.algorithms.base import build, find_method, spec_of
 from vem.errors import DivergenceError
 from vem.training import loop
 from vem.training.request import Trial
+from vem.training.rows import put_rows
 
 SWEPT = {"expectile": 0.3, "effective_sample": 0.5}
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from small_runs import quick_compilation, tiny_settings
-from vem.algorithms.base import find_units, put_rows
 from vem.algorithms.vem import target_values
 from vem.data.arrays import from_arrays
 from vem.data.dataset import RowBlock
@@ -18,6 +17,7 @@ from vem.errors import DataError, SettingsError
 from vem.storage import read_tensors
 from vem.training.pool import Pool, PoolPlan, Renewal, choose_pool_rows
 from vem.training.request import make_request
+from vem.training.rows import find_units, put_rows
 from vem.training.run import Run
 
 NUM_STEPS = 60

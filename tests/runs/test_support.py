@@ -9,8 +9,7 @@ from small_runs import make_run, tiny_dataset
 from vem.data.arrays import from_arrays
 from vem.errors import RunError
 from vem.policy import Policy, load_policy
-from vem.policy.support import PREFIX, Support
-from vem.training.diagnostics import measure_support, split_rows
+from vem.policy.support import PREFIX, Support, measure_support, split_rows
 
 
 @pytest.mark.parametrize("kind", ["box", "discrete", "several", "mixed"])

@@ -1,72 +1,20 @@
-"""The deep side's memory on enumerated deterministic processes, against the tabular backups."""
+"""The memory that training reads, on enumerated deterministic processes, against the tabular backups."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vem import plan as memory
-from vem.algorithms.base import Spec, put_rows
+from vem.algorithms.base import Spec
 from vem.algorithms.vem import VEM, make
 from vem.data.arrays import from_arrays
 from vem.networks import apply_networks
 from vem.theory import operators
-from vem.theory.examples import bootstrapped_targets, enumerate_rollouts, plan, stepped_targets
-from vem.theory.mdp import random_mdps, softmax_policy
-from vem.theory.operators import expectile_of
+from vem.theory.mdp import enumerate_rollouts, random_mdps
+from vem.theory.operators import bootstrapped_targets, plan, stepped_targets
+from vem.training.rows import put_rows
 
 NUM_STEPS, NUM_STATES, NUM_ACTIONS = 3, 4, 2
-
-
-@pytest.fixture
-def process():
-    mdp = random_mdps(np.random.default_rng(0), 1, num_states=NUM_STATES, num_actions=NUM_ACTIONS).take(0)
-    return mdp, softmax_policy(mdp.rewards)
-
-
-def as_rows(recorded, discount):
-    """Every enumerated rollout as one episode that was cut, in the flat layout of the deep side."""
-    states = recorded.states.reshape(-1, NUM_STEPS + 1)
-    rewards = np.pad(recorded.rewards.reshape(-1, NUM_STEPS), [(0, 0), (0, 1)])
-    valid = np.arange(NUM_STEPS + 1) < NUM_STEPS
-    valid = np.broadcast_to(valid, states.shape)
-    steps = memory.Steps(
-        jnp.asarray(rewards.ravel(), jnp.float32),
-        jnp.full(states.size, discount),
-        jnp.asarray(valid.ravel()),
-    )
-    return states, steps
-
-
-def first_rows(planned, recorded):
-    return np.asarray(planned).reshape(*recorded.states.shape)[..., 0]
-
-
-def test_one_step_plans_regress_to_the_expectile_operator(process):
-    mdp, behavior = process
-    values = np.random.default_rng(1).normal(size=NUM_STATES)
-    recorded, chances = enumerate_rollouts(mdp, behavior, NUM_STEPS)
-    states, steps = as_rows(recorded, mdp.discount)
-    on_rows = jnp.asarray(values[states].ravel(), jnp.float32)
-    planned = first_rows(memory.episodic_maximum(on_rows, steps, num_steps=1), recorded)
-    np.testing.assert_allclose(
-        expectile_of(planned.astype(np.float64), chances, 0.7),
-        operators.exact_expectile(values, mdp, behavior, 0.7),
-        rtol=1e-5,
-    )
-
-
-def test_the_best_of_all_plans_is_repeated_optimality(process):
-    mdp, behavior = process
-    values = np.random.default_rng(2).normal(size=NUM_STATES)
-    recorded, _ = enumerate_rollouts(mdp, behavior, NUM_STEPS)
-    states, steps = as_rows(recorded, mdp.discount)
-    planned = memory.episodic_maximum(jnp.asarray(values[states].ravel(), jnp.float32), steps)
-    best, repeated = -np.inf, values
-    for _ in range(NUM_STEPS):
-        repeated = operators.optimality(repeated, mdp)
-        best = np.maximum(best, repeated)
-    np.testing.assert_allclose(first_rows(planned, recorded).max(-1), best, rtol=1e-5)
 
 
 @pytest.mark.parametrize("num_actions", [1, NUM_ACTIONS])
@@ -114,5 +62,7 @@ def test_a_refresh_of_the_algorithm_is_the_tabular_backup(order, num_actions):
         np.testing.assert_allclose(returns[critic], expected, rtol=1e-4, atol=1e-5)
         if num_actions == 1 and order == "plan-then-expectile":
             # With nothing to choose, the backup of the whole process: max over n of (T^μ)ⁿ V.
-            steps = [operators.n_step(values, mdp, behavior, n) for n in range(1, NUM_STEPS + 1)]
+            steps = [operators.evaluation(values, mdp, behavior)]
+            for _ in range(NUM_STEPS - 1):
+                steps.append(operators.evaluation(steps[-1], mdp, behavior))
             np.testing.assert_allclose(returns[critic][:, 0, 0], np.max(steps, 0), rtol=1e-4, atol=1e-5)

@@ -1,6 +1,5 @@
-"""docs/theory.md says what benchmarks/results/theory.json measured, and names tests that exist."""
+"""docs/theory.md says what benchmarks/results/theory.json measured."""
 
-import fnmatch
 import json
 import re
 from pathlib import Path
@@ -10,29 +9,19 @@ PAGE = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
 RESULTS = json.loads((ROOT / "benchmarks" / "results" / "theory.json").read_text(encoding="utf-8"))
 
 
-def test_every_statement_is_listed_with_its_measurement_and_verdict():
-    for claim in RESULTS["claims"]:
-        cells = [claim[name].replace("|", "\\|") for name in ("section", "statement", "measured", "verdict")]
-        assert f"| {' | '.join(cells)} |" in PAGE
+def test_the_table_lists_every_statement_that_does_not_hold_with_numbers_that_were_measured():
+    rows = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if re.match(r"\| \d\.\d ", line)]
+    doubted = [claim for claim in RESULTS["claims"] if claim["verdict"] != "holds"]
+    assert [row[:3] for row in rows] == [[claim["section"], claim["statement"], claim["verdict"]] for claim in doubted]
+    for row, claim in zip(rows, doubted, strict=True):
+        for number in re.findall(r"\d\.\d+", row[3]):
+            assert number in claim["measured"]
 
 
-def test_the_tables_of_the_page_are_those_of_the_results():
-    for row in RESULTS["tables"]["readings"]:
-        numbers = [
-            f"{row[name]:.2f}" for name in ("expectile_operator", "memory_operator", "memory_sampled", "memory_authors")
-        ]
-        assert f"| {row['expectile']:g} | {' | '.join(numbers)} |" in PAGE
-    for name, key in (("horizon", "max_steps"), ("behavior", "temperature")):
-        for row in RESULTS["tables"][name]:
-            if row["expectile"] in (0.6, 0.9):
-                rates = f"{row['rate_from_zero']:.3f} | {row['rate_supremum']:.4f}"
-                assert f"| {row[key]:g} | {row['expectile']:g} | {rates} |" in PAGE
-
-
-def test_named_tests_exist():
-    files = [ROOT / "tests" / "properties" / "test_lemmas.py", *(ROOT / "tests" / "theory").glob("test_*.py")]
-    defined = re.findall(r"^def (test_\w+)", "\n".join(path.read_text(encoding="utf-8") for path in files), re.M)
-    named = re.findall(r"`(test_[\w*]+)`", PAGE)
-    assert len(named) > 20
-    for name in named:
-        assert fnmatch.filter(defined, name), name
+def test_the_counts_and_the_readings_are_those_of_the_record():
+    verdicts = [claim["verdict"] for claim in RESULTS["claims"]]
+    counts = [len(verdicts), *(verdicts.count(word) for word in ("holds", "in part", "fails"))]
+    assert "of {} statements {} hold, {} hold in part, {} fail".format(*counts) in " ".join(PAGE.split())
+    readings = {row["expectile"]: row for row in RESULTS["tables"]["readings"]}
+    assert f"{readings[0.5]['memory_sampled']:.0%} of the way" in PAGE
+    assert min(readings, key=lambda tau: abs(readings[tau]["memory_authors"])) == 0.3

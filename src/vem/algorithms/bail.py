@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Configuration, Metrics, Rows, Spec, Stage, setting
-from vem.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, trained
+from vem.algorithms.base import Algorithm, Batch, Configuration, Method, Metrics, Preset, Rows, Spec, Stage, setting
+from vem.data.actions import ACTION_KINDS
+from vem.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
 from vem.plan import Steps, monte_carlo, value_rows
 
 LEAST_VALUE = 0.01
@@ -19,7 +20,14 @@ LEAST_VALUE = 0.01
 
 @dataclass(frozen=True)
 class BAIL(Configuration):
-    """The official settings."""
+    """The official settings.
+
+        L_V = E[(V − G)²·(1 where V ≥ G, else K)],  G the discounted return
+        L_π = E[(π(s) − a)²] over the rows whose G/V is among the highest quarter
+
+    Paper: Chen, Zhou, Wang, Wang, Wu, Ross, BAIL: Best-Action Imitation Learning for Batch Deep Reinforcement
+    Learning, NeurIPS 2020 (https://arxiv.org/abs/1910.12179). Official program: https://github.com/lanyavik/BAIL.
+    """
 
     kept: float = setting(0.25, "Share of the rows that is cloned: those closest to the envelope", "positive share")
     below_weight: float = setting(
@@ -73,13 +81,6 @@ def select(scores: jax.Array, rows: Rows, kept: float) -> jax.Array:
     with_ties, without = jnp.mean(drawn >= border), jnp.mean(drawn > border)
     is_tied = (without > 0) & (kept - without < with_ties - kept)
     return jnp.where(is_tied, scores > border, scores >= border)
-
-
-def arithmetic(config: BAIL, spec: Spec) -> dict[str, float]:
-    """Stage → floating-point operations that one update needs."""
-    envelope = (spec.observation_size, *config.value_hidden, 1)
-    actor = (spec.observation_size, *config.policy_hidden, spec.head.num_outputs)
-    return {"envelope": config.batch_size * trained(envelope), "clone": config.batch_size * trained(actor)}
 
 
 def make(config: BAIL, spec: Spec, num_steps: int) -> Algorithm:
@@ -169,3 +170,12 @@ def make(config: BAIL, spec: Spec, num_steps: int) -> Algorithm:
         return {"actor": state.actor, "critics": state.envelope}
 
     return Algorithm("bail", init, stages, export, "deterministic")
+
+
+OFFICIAL = Preset(
+    settings={},
+    rules={},
+    source="the official program's settings, the same for every task",
+    steps=286_000,  # 200,000 steps of cloning, and the share of the envelope before them
+)
+METHOD = Method(BAIL, make, "best-action imitation learning", {"default": OFFICIAL}, ACTION_KINDS)

@@ -20,14 +20,11 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from vem.data.actions import ACTION_KINDS, action_kind, choices_of
-from vem.data.dataset import Dataset, facts_of, typical_steps, unrewarded_share, whole_episodes
+from vem.data.dataset import Dataset, typical_steps, unrewarded_share
 from vem.errors import SettingsError
 from vem.networks import Head, make_head
-from vem.plan import Steps, monte_carlo
 from vem.policy.kinds import Actor, Value, register_kind
 from vem.tasks import Task
 
@@ -84,6 +81,8 @@ class Spec(NamedTuple):
     """Share of the steps after which their own trajectory earns nothing more than its smallest reward."""
     choices: tuple[int, ...] = ()
     """Number of choices of each action column, 0 for numbers; empty: numbers only."""
+    num_transitions: int = 0
+    """Steps that can be learned from; 0: as many as rows. Unlike ``num_rows`` of all data, where rows take turns."""
 
     @property
     def head(self) -> Head:
@@ -139,11 +138,11 @@ class Algorithm(NamedTuple):
 def spec_of(dataset: Dataset) -> Spec:
     """The facts of a dataset that decide shapes and plans."""
     sizes = (dataset.observation_size, dataset.action_size, dataset.num_rows)
-    choices = choices_of(dataset.info.action_columns)
+    choices, count = choices_of(dataset.info.action_columns), dataset.num_transitions
     if dataset.shards is not None:
         facts = dataset.shards.facts
-        return Spec(*sizes, facts.typical_steps, facts.unrewarded, choices)
-    return Spec(*sizes, typical_steps(dataset.episode_lengths), unrewarded_share(dataset), choices)
+        return Spec(*sizes, facts.typical_steps, facts.unrewarded, choices, count)
+    return Spec(*sizes, typical_steps(dataset.episode_lengths), unrewarded_share(dataset), choices, count)
 
 
 def no_memory() -> Memory:
@@ -156,120 +155,7 @@ def no_refresh(state: State, memory: Memory, rows: Rows, index: jax.Array, key: 
     return state, memory
 
 
-def put_rows(
-    dataset: Dataset,
-    normalize_observations: bool = False,
-    normalize_rewards: bool = False,
-    reward_scale: float = 1.0,
-    reward_shift: float = 0.0,
-    return_span: float | None = None,
-    discount: float = 0.99,
-    place: Callable[[np.ndarray], jax.Array] = jnp.asarray,
-) -> Rows:
-    """The dataset on the device, where ``place`` puts each array.
-
-    Numbers among the actions are mapped to ±1, codes of choices stay as they are. Rewards become scale·r + shift, and
-    are then, if normalized, divided by the largest discounted return recorded, so that values are of order 1 whatever
-    the task's unit; or, with a return span, divided so that the episodes' undiscounted returns are this far apart at
-    most.
-    """
-    low, high = (
-        np.asarray(dataset.info.action_low, np.float32),
-        np.asarray(dataset.info.action_high, np.float32),
-    )
-    middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-6)
-    if choices := choices_of(dataset.info.action_columns):
-        is_choice = np.asarray(choices) > 0
-        middle, half = np.where(is_choice, np.float32(0), middle), np.where(is_choice, np.float32(1), half)
-    actions = dataset.actions
-    if not (np.all(middle == 0) and np.all(half == 1)):
-        actions = np.where(dataset.valid[:, None], (actions - middle) / half, 0).astype(np.float32)
-    rewards = dataset.rewards
-    if (reward_scale, reward_shift) != (1.0, 0.0):
-        rewards = np.where(dataset.valid, rewards * reward_scale + reward_shift, 0).astype(np.float32)
-    unit = 1.0
-    if normalize_rewards:
-        unit = float(np.abs(discounted_returns(rewards, dataset.valid, discount)).max()) or 1.0
-    elif return_span is not None:
-        returns = np.add.reduceat(rewards.astype(np.float64), dataset.episode_starts)
-        unit = float(np.ptp(returns)) / return_span or 1.0
-    rewards = rewards / np.float32(unit)
-    mean, deviation = (
-        np.zeros(dataset.observation_size, np.float32),
-        np.ones(dataset.observation_size, np.float32),
-    )
-    if normalize_observations:
-        mean, deviation = observation_statistics(dataset.observations)
-    drawable = np.flatnonzero(dataset.valid)
-    return Rows(
-        observations=place(dataset.observations),
-        actions=place(actions),
-        rewards=place(rewards),
-        continues=place(np.where(dataset.terminal, 0, 1).astype(np.float32)),
-        valid=place(dataset.valid),
-        drawable=place(drawable.astype(np.int32)),
-        observation_mean=place(mean),
-        observation_deviation=place(deviation),
-        value_unit=place(np.asarray(unit, np.float32)),
-    )
-
-
-def rows_shape(dataset: Dataset) -> Rows:
-    """The shapes of what ``put_rows`` makes of a dataset."""
-    count, observed, number = dataset.num_rows, dataset.observation_size, jnp.float32
-    shape: Any = jax.ShapeDtypeStruct
-    return Rows(
-        observations=shape((count, observed), number),
-        actions=shape((count, dataset.action_size), number),
-        rewards=shape((count,), number),
-        continues=shape((count,), number),
-        valid=shape((count,), jnp.bool_),
-        drawable=shape((dataset.num_transitions,), jnp.int32),
-        observation_mean=shape((observed,), number),
-        observation_deviation=shape((observed,), number),
-        value_unit=shape((), number),
-    )
-
-
-def observation_statistics(observations: np.ndarray, block: int = 65536) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each dimension, at least 10⁻³, in blocks: float64 would double the data."""
-    blocks = [observations[start : start + block] for start in range(0, len(observations), block)]
-    mean = np.sum([rows.sum(0, dtype=np.float64) for rows in blocks], axis=0) / len(observations)
-    variance = np.sum([np.square(rows - mean).sum(0) for rows in blocks], axis=0) / len(observations)
-    return mean.astype(np.float32), np.maximum(np.sqrt(variance), 1e-3).astype(np.float32)
-
-
-def discounted_returns(
-    rewards: np.ndarray, valid: np.ndarray, discount: float, continues: np.ndarray | None = None
-) -> np.ndarray:
-    """Σ γⁱ·r_{t+i} to the end of each row's episode; ``continues`` holds other factors than γ, one for each row."""
-    zeros = jnp.zeros((1, rewards.size))
-    factors = np.full(rewards.size, discount, np.float32) if continues is None else continues.astype(np.float32)
-    steps = Steps(jnp.asarray(rewards), jnp.asarray(factors), jnp.asarray(valid))
-    return np.asarray(jax.jit(monte_carlo)(zeros, steps))[0]
-
-
-def gather(rows: Rows, index: jax.Array, successor: jax.Array | None = None) -> Batch:
-    """The transitions of these rows, or their moves to the rows ``successor``."""
-    return Batch(
-        rows=index,
-        observations=rows.observe(rows.observations[index]),
-        actions=rows.actions[index],
-        rewards=rows.rewards[index],
-        continues=rows.continues[index],
-        next_observations=rows.observe(rows.observations[index + 1 if successor is None else successor]),
-    )
-
-
-def draw_batch(stage: Stage, memory: Memory, rows: Rows, key: jax.Array) -> Batch:
-    """The transitions of an update, drawn as the stage draws them."""
-    index = stage.draw(memory, rows, stage.batch_size, key)
-    if stage.successor is None:
-        return gather(rows, index)
-    return gather(rows, index, stage.successor(memory, index, jax.random.fold_in(key, 1)))
-
-
-# Typed configurations: what each setting means, which values it takes, and how text becomes one.
+# ---- Typed configurations: what each setting means, which values it takes, and how text becomes one ----
 
 
 LIMITS: dict[str, tuple[str, Any]] = {
@@ -380,68 +266,7 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-# The units that networks see, found in passes over slices of the data: for data that is not held as a whole.
-
-
-SEGMENT_ROWS = 1 << 18
-"""Rows whose returns are computed together; episodes are not cut."""
-
-
-class Units(NamedTuple):
-    """What ``put_rows`` finds in all rows."""
-
-    observation_mean: np.ndarray
-    observation_deviation: np.ndarray
-    value_unit: float
-    largest_reward: float
-    """The largest |r|, in the unit of the values."""
-    reward_scale: float
-    reward_shift: float
-
-
-def find_units(
-    dataset: Dataset,
-    normalize_observations: bool = False,
-    normalize_rewards: bool = False,
-    reward_scale: float = 1.0,
-    reward_shift: float = 0.0,
-    return_span: float | None = None,
-    discount: float = 0.99,
-) -> Units:
-    """The units of a dataset under a method's settings; ``put_rows`` says what they mean."""
-    facts = facts_of(dataset) if dataset.shards is None else dataset.shards.facts
-    mean, deviation = np.zeros(dataset.observation_size, np.float32), np.ones(dataset.observation_size, np.float32)
-    if normalize_observations:
-        mean = np.asarray(facts.observation_mean, np.float32)
-        deviation = np.maximum(facts.observation_deviation, 1e-3).astype(np.float32)
-    unit = 1.0
-    if normalize_rewards or return_span is not None:
-        largest, lowest, highest = 0.0, np.inf, -np.inf
-        for part in whole_episodes(dataset.episode_ends, SEGMENT_ROWS):
-            valid = dataset.column("valid", part.start, part.stop)
-            rewards = dataset.column("rewards", part.start, part.stop)
-            rewards = np.where(valid, rewards * reward_scale + reward_shift, 0).astype(np.float32)
-            if normalize_rewards:
-                largest = max(largest, _largest_return(rewards, valid, discount))
-            else:
-                starts = np.concatenate([[0], np.flatnonzero(~valid)[:-1] + 1])
-                returns = np.add.reduceat(rewards.astype(np.float64), starts)
-                lowest, highest = min(lowest, returns.min()), max(highest, returns.max())
-        unit = largest or 1.0 if return_span is None or normalize_rewards else (highest - lowest) / return_span or 1.0
-    extremes = (reward_scale * reward + reward_shift for reward in (facts.least_reward, facts.largest_reward))
-    largest_reward = max(map(abs, extremes)) / unit
-    return Units(mean, deviation, float(unit), largest_reward, reward_scale, reward_shift)
-
-
-def _largest_return(rewards: np.ndarray, valid: np.ndarray, discount: float) -> float:
-    """The largest |Σ γⁱ·r_{t+i}| of whole episodes."""
-    # Rows that are not valid fill up to a length that repeats: a program is compiled for each length.
-    missing = -len(rewards) % SEGMENT_ROWS
-    returns = discounted_returns(np.pad(rewards, (0, missing)), np.pad(valid, (0, missing)), discount)
-    return float(np.abs(returns).max())
-
-
-# The methods, by name, and how one is added from outside.
+# ---- The methods, by name, and how one is added from outside ----
 
 
 class Preset(NamedTuple):
@@ -454,6 +279,10 @@ class Preset(NamedTuple):
     """Where the numbers come from."""
     families: Mapping[str, dict[str, Any]] = MappingProxyType({})
     """Settings that differ by task family, put on top of ``settings``."""
+    by_task: Callable[[Task], dict[str, Any]] | None = None
+    """The settings of one task, put on top of those of its family."""
+    steps: int | None = None
+    """Steps in all that the official program takes by default; None: not known."""
 
 
 class Method(NamedTuple):
@@ -465,17 +294,16 @@ class Method(NamedTuple):
     """(configuration, sizes of the data, steps) → Algorithm."""
     summary: str
     presets: Mapping[str, Preset]
-    arithmetic: Callable[[Any, Spec], dict[str, float]] | None = None
-    """(configuration, sizes of the data) → stage → floating-point operations that one update needs."""
+    actions: tuple[str, ...] = ("box",)
+    """Kinds of actions that it can learn: of ``vem.data.actions.ACTION_KINDS``."""
     ablates: str | None = None
     """The method this one is a variation of, whose presets it shares."""
     overrides: Mapping[str, Any] = MappingProxyType({})
     """What the variation changes: settings put on top of any preset."""
-    actions: tuple[str, ...] = ("box",)
-    """Kinds of actions that it can learn: of ``vem.data.actions.ACTION_KINDS``."""
 
 
 METHODS: dict[str, Method] = {}
+"""Filled by ``vem.algorithms`` and by ``register``."""
 KIND_NAMES = {
     "box": "actions that are numbers",
     "discrete": "discrete actions",
@@ -492,7 +320,6 @@ def register(
     presets: Mapping[str, Preset] | None = None,
     actor: Actor | None = None,
     value: Value | None = None,
-    arithmetic: Callable[[Any, Spec], dict[str, float]] | None = None,
     overwrite: bool = False,
     actions: Sequence[str] = ("box",),
 ) -> None:
@@ -523,7 +350,7 @@ def register(
         raise SettingsError(f"method {name!r} has a value function but no actor; give both, or neither")
     if actor is not None:
         register_kind(name, actor, value, overwrite)
-    METHODS[name] = Method(config, make, summary, MappingProxyType(chosen), arithmetic, actions=tuple(actions))
+    METHODS[name] = Method(config, make, summary, MappingProxyType(chosen), tuple(actions))
 
 
 def _check_config(name: str, config: Any) -> None:
@@ -628,147 +455,8 @@ def method_of(config: Configuration) -> str:
     raise SettingsError(f"{type(config).__name__} is not the configuration of a known method; register it first")
 
 
-# Named settings: the paper's, its authors', ours, and the official ones of the other methods, as data.
+# ---- Presets: named settings of a method, by task ----
 
-
-_OURS = Preset({}, {}, "the settings' own defaults, chosen by hand in short trials (docs/choices.md)")
-
-_PAPER_VEM = Preset(
-    settings={
-        "expectile": 0.3,
-        "discount": 0.99,
-        "policy": "regression",
-        "order": "expectile-then-plan",
-        "value_loss": "squared",
-        "plan": "episodic",
-        "least_plan_steps": 1,
-        "num_critics": 2,
-        "initial_values": "random",
-        "schedule": "joint",
-        "steps_per_refresh": 200,
-        "refresh": "full",
-        "target_rate": 0.005,
-        "target_update": "refresh",
-        "advantage": "raw",
-        "clip_quantile": None,
-        "weight": "softmax",
-        "temperature": 100.0,
-        "policy_draw": "uniform",
-        "policy_hidden": (256, 256),
-        "log_std_low": -6.0,
-        "log_std_high": 0.0,
-        "value_lr": 1e-3,
-        "policy_lr": 1e-3,
-        "batch_size": 128,
-        "normalize_observations": False,
-        "normalize_rewards": False,
-        "policy_lr_schedule": "none",
-        "policy_weight_decay": 0.0,
-    },
-    rules={"time_limit": "end"},
-    source="paper, sections 3.1 to 3.3, algorithm 1 and tables 2 and 3; the temperature is the authors'",
-)
-
-_AUTHORS_VEM = Preset(
-    settings={
-        "expectile": 0.3,
-        "discount": 0.99,
-        "policy": "regression",
-        "order": "plan-then-expectile",
-        "value_loss": "squared-weight",
-        "plan": "crossed",
-        "num_plan_steps": 1000,
-        "least_plan_steps": 1,
-        "num_critics": 4,
-        "initial_values": "random",
-        "schedule": "value-then-policy",
-        "value_share": 0.5,
-        "steps_per_refresh": 200,
-        "refresh": "full",
-        "target_rate": 1 - 0.995**200,
-        "target_update": "update",
-        "advantage": "raw",
-        "clip_quantile": None,
-        "weight": "softmax",
-        "temperature": 100.0,
-        "policy_draw": "uniform",
-        "drop_below": -1000.0,
-        "policy_hidden": (256, 256, 256, 256),
-        "log_std_low": -6.0,
-        "log_std_high": 0.0,
-        "value_lr": 3e-4,
-        "policy_lr": 3e-4,
-        "batch_size": 128,
-        "normalize_observations": False,
-        "normalize_rewards": False,
-        "policy_lr_schedule": "none",
-        "policy_weight_decay": 0.0,
-    },
-    rules={"time_limit": "end", "repeat_terminals": True},
-    source="the program the authors released",
-)
-
-_IQL = Preset(
-    settings={},
-    rules={},
-    source="the official program's configurations",
-    families={
-        "antmaze": {"expectile": 0.9, "inverse_temperature": 10.0, "reward_shift": -1.0},
-        "adroit": {"expectile": 0.7, "inverse_temperature": 0.5, "policy_dropout": 0.1},
-        "mujoco": {"return_span": 1000.0},
-    },
-)
-
-_AWR = Preset(
-    settings={},
-    rules={},
-    source="the official program's configurations: σ 0.4 for the walking robots, 0.2 for Ant, taken for Adroit as well",
-    families={"antmaze": {"policy_std": 0.2}, "adroit": {"policy_std": 0.2}},
-)
-
-_CQL_LAGRANGE = {"conservative_weight": 5.0, "lagrange_threshold": 5.0}
-_CQL = Preset(
-    settings={},
-    rules={},
-    source="the official program's settings for MuJoCo and AntMaze; for Adroit, which has none, the Lagrange ones",
-    families={
-        "mujoco": {"conservative_weight": 5.0},
-        "antmaze": {**_CQL_LAGRANGE, "reward_scale": 4.0, "reward_shift": -2.0},
-        "adroit": _CQL_LAGRANGE,
-    },
-)
-
-_BAIL = Preset({}, {}, "the official program's settings, the same for every task")
-_BCQ = Preset({}, {}, "the official program's settings, the same for every task")
-_BCQ_EM = Preset({}, {}, "BCQ's official settings with the memory of the paper's appendix, which gives no numbers")
-_TD3BC = Preset({}, {}, "the official program's settings, the same for every task")
-
-PRESETS: dict[str, dict[str, Preset]] = {
-    "vem": {"default": _OURS, "paper": _PAPER_VEM, "authors": _AUTHORS_VEM},
-    "bc": {"default": _OURS},
-    "awr": {"default": _AWR},
-    "bail": {"default": _BAIL},
-    "bcq": {"default": _BCQ},
-    "bcq-em": {"default": _BCQ_EM},
-    "cql": {"default": _CQL},
-    "iql": {"default": _IQL},
-    "td3bc": {"default": _TD3BC},
-}
-
-OFFICIAL_STEPS: dict[tuple[str, str], int] = {
-    ("vem", "default"): 100_000,  # ours
-    ("vem", "paper"): 2_000_000,  # 10,000 refreshes and 200 steps after each
-    ("vem", "authors"): 4_000_000,  # as many for the values, then as many for the policy
-    ("bc", "default"): 1_000_000,  # no program of its own: as the others
-    ("awr", "default"): 1_000_000,  # its program has no number for recorded data: as the others
-    ("bail", "default"): 286_000,  # 200,000 steps of cloning, and the share of the envelope before them
-    ("bcq", "default"): 1_000_000,
-    ("bcq-em", "default"): 1_000_000,  # the paper gives none: as BCQ
-    ("cql", "default"): 3_000_000,  # 3,000 epochs of 1,000 steps
-    ("iql", "default"): 1_000_000,
-    ("td3bc", "default"): 1_000_000,
-}
-"""Method and preset → steps in all that its official program takes by default."""
 
 _FAMILIES = {
     "vem/AntMaze": "antmaze",
@@ -804,27 +492,23 @@ def split_label(label: str) -> tuple[str, str | None]:
 def official_steps(label: str) -> int:
     """Steps that the official program of a method takes; SettingsError where none is known."""
     algorithm, preset = split_label(label)
-    if (algorithm, preset or "default") not in OFFICIAL_STEPS:
+    method = find_method(algorithm)
+    steps = method.presets[preset or "default"].steps
+    if steps is None or method.ablates is not None:
         raise SettingsError(f"no official number of steps is known of {label}; give --steps or --minutes instead")
-    return OFFICIAL_STEPS[algorithm, preset or "default"]
+    return steps
 
 
 def find_preset(algorithm: str, name: str, task: Task | None = None) -> Preset:
-    """The preset of a method with the settings of the task's family.
+    """The preset of a method with the settings of the task's family and of the task itself.
 
-    The paper's and the authors' VEM take the τ that the paper tuned for the task, if any. An ablation has the presets
-    of the method it ablates, with its own changes on top.
+    An ablation has the presets of the method it ablates, with its own changes on top.
     """
     method = find_method(algorithm)
     if name not in method.presets:
         raise SettingsError(f"{algorithm} has no preset {name!r}; choose from {', '.join(method.presets)}")
     preset = method.presets[name]
     settings = preset.settings | preset.families.get(task_family(task) or "", {})
-    if (
-        (method.ablates or algorithm) == "vem"
-        and name != "default"
-        and task is not None
-        and task.paper_expectile is not None
-    ):
-        settings["expectile"] = task.paper_expectile
+    if task is not None and preset.by_task is not None:
+        settings |= preset.by_task(task)
     return preset._replace(settings={**settings, **method.overrides})

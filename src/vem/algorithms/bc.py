@@ -9,16 +9,28 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Configuration, Metrics, Spec, Stage, no_memory, no_refresh, setting
-from vem.networks import Network, apply_network, descend, init_network, log_deviation, scheduled_lr, trained
+from vem.algorithms.base import (
+    Algorithm,
+    Batch,
+    Configuration,
+    Method,
+    Metrics,
+    Preset,
+    Spec,
+    Stage,
+    no_memory,
+    no_refresh,
+    setting,
+)
+from vem.data.actions import ACTION_KINDS
+from vem.networks import Network, apply_network, descend, init_network, log_deviation, scheduled_lr
 
 
 @dataclass(frozen=True)
 class BC(Configuration):
-    """Cloning with the policy of VEM."""
+    """Cloning with the policy of VEM: J_π = E[log π(a|s)]."""
 
     policy_hidden: tuple[int, ...] = setting((256, 256), "Hidden layers of the actor", "positive")
-    policy_dropout: float = setting(0.0, "Dropout rate in the actor", "discount")
     log_std_low: float = setting(-3.0, "Smallest log σ of the policy")
     log_std_high: float = setting(1.0, "Largest log σ of the policy")
     policy_lr: float = setting(1e-3, "Adam's learning rate for the actor", "positive")
@@ -39,12 +51,6 @@ class BCState(NamedTuple):
     swept: dict[str, jax.Array]
 
 
-def arithmetic(config: BC, spec: Spec) -> dict[str, float]:
-    """Stage → floating-point operations that one update needs."""
-    actor = (spec.observation_size, *config.policy_hidden, spec.head.num_outputs)
-    return {"policy": config.batch_size * trained(actor)}
-
-
 def make(config: BC, spec: Spec, num_steps: int) -> Algorithm:
     """Behavior cloning for data of the given sizes."""
     head = spec.head
@@ -61,7 +67,7 @@ def make(config: BC, spec: Spec, num_steps: int) -> Algorithm:
     def update(state: BCState, memory: tuple[()], batch: Batch, key: jax.Array) -> tuple[BCState, Metrics]:
         def compute_loss(parameters: tuple[Network, jax.Array]) -> jax.Array:
             actor, free = parameters
-            outputs = apply_network(actor, batch.observations, key, config.policy_dropout)
+            outputs = apply_network(actor, batch.observations)
             log_std = log_deviation(free, config.log_std_low, config.log_std_high)
             return -head.log_likelihood(outputs, log_std, batch.actions).mean()
 
@@ -76,3 +82,12 @@ def make(config: BC, spec: Spec, num_steps: int) -> Algorithm:
 
     stage = Stage("policy", num_steps, None, config.batch_size, no_memory, no_refresh, update)
     return Algorithm("bc", init, (stage,), export, "gaussian")
+
+
+OURS = Preset(
+    settings={},
+    rules={},
+    source="the settings' own defaults, chosen by hand in short trials (docs/choices.md)",
+    steps=1_000_000,  # no program of its own: as the others
+)
+METHOD = Method(BC, make, "behavior cloning", {"default": OURS}, ACTION_KINDS)

@@ -18,7 +18,9 @@ from vem.algorithms.base import (
     Batch,
     Configuration,
     Memory,
+    Method,
     Metrics,
+    Preset,
     Rows,
     Spec,
     Stage,
@@ -27,17 +29,7 @@ from vem.algorithms.base import (
     setting,
 )
 from vem.algorithms.cql import double_q_target
-from vem.networks import (
-    Network,
-    apply_network,
-    apply_networks,
-    descend,
-    forward,
-    init_network,
-    init_networks,
-    passed,
-    trained,
-)
+from vem.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
 from vem.plan import Steps, episodic_maximum, refresh_values, rolling_rows
 
 SLICE_ROWS = 1024
@@ -50,7 +42,15 @@ KL_WEIGHT = 0.5
 
 @dataclass(frozen=True)
 class BCQ(Configuration):
-    """The official settings."""
+    """The official settings.
+
+        L_Q = E[(r + γ·max_k [λ·min_i + (1−λ)·max_i] Q′_i(s′, â_k) − Q_i(s, a))²]
+        â_k = a_k + Φ·tanh ξ(s, a_k),  a_k drawn from an auto-encoder of the recorded actions
+
+    Papers: Fujimoto, Meger, Precup, Off-Policy Deep Reinforcement Learning without Exploration, ICML 2019
+    (https://arxiv.org/abs/1812.02900); for discrete actions https://arxiv.org/abs/1910.01708.
+    Official programs: https://github.com/sfujim/BCQ.
+    """
 
     perturbation: float = setting(
         0.05, "Φ: largest change of a generated action; the bounds are ±1", "share", sweep=True
@@ -149,21 +149,6 @@ def state_values(state: BCQState, observations: jax.Array, latents: jax.Array) -
     return soft_minimum(q, state.swept["minimum_weight"]).max(axis=1)
 
 
-def arithmetic(config: BCQ, spec: Spec) -> dict[str, float]:
-    """Stage → floating-point operations that one update needs; BCQ-EM takes its targets from the memory."""
-    observed, acted = spec.observation_size, spec.action_size
-    latent = config.latent_scale * acted
-    encoder = (observed + acted, *config.generator_hidden, 2 * latent)
-    decoder = (observed + latent, *config.generator_hidden, acted)
-    perturbation, critic = (observed + acted, *config.policy_hidden, acted), (observed + acted, *config.value_hidden, 1)
-    # The decoder's input gradient is the encoder's.
-    generator = trained(encoder) + 3 * forward(decoder)
-    update = generator + 2 * trained(critic) + forward(decoder) + trained(perturbation) + passed(critic)
-    candidate = forward(decoder) + forward(perturbation) + 2 * forward(critic)
-    targets = 0 if isinstance(config, BCQEM) else config.num_target_actions * candidate
-    return {"joint": config.batch_size * (update + targets)}
-
-
 def _make(config: BCQ, spec: Spec) -> tuple[Any, Any, Any, Any]:
     """The parts that BCQ and BCQ-EM share: init, draw_latents, update towards given targets, export."""
     generator_optimizer = optax.adam(config.generator_rate)
@@ -258,6 +243,8 @@ def _make(config: BCQ, spec: Spec) -> tuple[Any, Any, Any, Any]:
 
 def make(config: BCQ, spec: Spec, num_steps: int) -> Algorithm:
     """BCQ for data of the given sizes."""
+    if spec.choices:
+        return make_discrete(config, spec, num_steps)
     init, draw_latents, update_towards, export = _make(config, spec)
 
     def update(state: BCQState, memory: Memory, batch: Batch, key: jax.Array) -> tuple[BCQState, Metrics]:
@@ -300,7 +287,7 @@ def make_episodic(config: BCQEM, spec: Spec, num_steps: int) -> Algorithm:
     return Algorithm("bcq-em", init, (stage,), export, "bcq")
 
 
-# BCQ for discrete actions: double deep Q-learning over the actions that a cloned behavior finds likely.
+# ---- Discrete actions: double deep Q-learning over the actions that a cloned behavior finds likely ----
 
 
 LOGIT_WEIGHT = 0.01
@@ -329,15 +316,7 @@ def constrained(q: jax.Array, logits: jax.Array, threshold: float) -> jax.Array:
     return jnp.where(allowed(logits, threshold), q, -jnp.inf)
 
 
-def arithmetic_discrete_bcq(config: BCQ, spec: Spec) -> dict[str, float]:
-    """Stage → floating-point operations that one update needs."""
-    critic = (spec.observation_size, *config.value_hidden, spec.head.num_outputs)
-    behavior = (spec.observation_size, *config.generator_hidden, spec.head.num_outputs)
-    update = trained(critic) + 2 * forward(critic) + trained(behavior) + forward(behavior)
-    return {"joint": config.batch_size * update}
-
-
-def make_discrete_bcq(config: BCQ, spec: Spec, num_steps: int) -> Algorithm:
+def make_discrete(config: BCQ, spec: Spec, num_steps: int) -> Algorithm:
     """Discrete BCQ for data of the given sizes."""
     value_optimizer, behavior_optimizer = optax.adam(config.value_lr), optax.adam(config.generator_rate)
     head = spec.head
@@ -394,3 +373,16 @@ def make_discrete_bcq(config: BCQ, spec: Spec, num_steps: int) -> Algorithm:
 
     stage = Stage("joint", num_steps, None, config.batch_size, no_memory, no_refresh, update)
     return Algorithm("bcq", init, (stage,), export, "constrained-greedy")
+
+
+OFFICIAL = Preset(
+    settings={}, rules={}, source="the official program's settings, the same for every task", steps=1_000_000
+)
+METHOD = Method(BCQ, make, "batch-constrained Q-learning", {"default": OFFICIAL}, ("box", "discrete"))
+EPISODIC = Preset(
+    settings={},
+    rules={},
+    source="BCQ's official settings with the memory of the paper's appendix, which gives no numbers",
+    steps=1_000_000,  # the paper gives none: as BCQ
+)
+EPISODIC_METHOD = Method(BCQEM, make_episodic, "BCQ with VEM's episodic plan", {"default": EPISODIC})

@@ -10,21 +10,30 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Configuration, Metrics, Spec, Stage, no_memory, no_refresh, setting
+from vem.algorithms.base import (
+    Algorithm,
+    Batch,
+    Configuration,
+    Method,
+    Metrics,
+    Preset,
+    Spec,
+    Stage,
+    no_memory,
+    no_refresh,
+    setting,
+)
 from vem.networks import (
     Network,
     apply_network,
     apply_networks,
     descend,
-    forward,
     gradient_in_tiles,
     init_network,
     init_networks,
     one_hot,
-    passed,
     sample_tanh_gaussian,
     tanh_gaussian_log_likelihood,
-    trained,
 )
 
 LOG_STD_BOUNDS = (-20.0, 2.0)
@@ -37,7 +46,14 @@ TILE_INPUTS = 480
 
 @dataclass(frozen=True)
 class CQL(Configuration):
-    """The official settings for MuJoCo; ``vem.algorithms.base`` holds those of the other task families."""
+    """The official settings for MuJoCo; the preset has those of the other task families.
+
+        L_Q = E[(r + γ·min_i Q′_i(s′, a′) − Q_i(s, a))²] + w·E[log Σ_a exp Q_i(s, a) − Q_i(s, a)]
+        J_π = E[min_i Q_i(s, π(s)) − α·log π]
+
+    Paper: Kumar, Zhou, Tucker, Levine, Conservative Q-Learning for Offline Reinforcement Learning, NeurIPS 2020
+    (https://arxiv.org/abs/2006.04779). Official program: https://github.com/aviralkumar2907/CQL.
+    """
 
     conservative_weight: float | None = setting(
         None, "Weight of the conservative term; none: 5, for discrete actions 1", "not negative", sweep=True
@@ -186,18 +202,10 @@ def update_critics(
     return state, metrics
 
 
-def arithmetic(config: CQL, spec: Spec) -> dict[str, float]:
-    """Stage → floating-point operations that one update needs."""
-    observed, acted = spec.observation_size, spec.action_size
-    actor, critic = (observed, *config.policy_hidden, 2 * acted), (observed + acted, *config.value_hidden, 1)
-    targets = forward(actor) + 2 * forward(critic)
-    critics = 2 * (1 + 3 * config.num_sampled_actions) * trained(critic)
-    cloning = trained(actor) + targets + critics
-    return {"cloning": config.batch_size * cloning, "policy": config.batch_size * (cloning + 2 * passed(critic))}
-
-
 def make(config: CQL, spec: Spec, num_steps: int) -> Algorithm:
     """CQL for data of the given sizes: a stage of cloning, if any, then soft actor-critic."""
+    if spec.choices:
+        return make_discrete(config, spec, num_steps)
 
     def init(key: jax.Array, swept: dict[str, jax.Array]) -> CQLState:
         actor_key, critic_key = jax.random.split(key)
@@ -244,10 +252,10 @@ def make(config: CQL, spec: Spec, num_steps: int) -> Algorithm:
     return Algorithm("cql", init, stages, export, "tanh-gaussian")
 
 
-# CQL(H) for discrete actions: deep Q-learning whose values are pushed down where the data lacks the action.
+# ---- Discrete actions: deep Q-learning whose values are pushed down where the data lacks the action ----
 
 
-DISCRETE_CQL_WEIGHT = 1.0
+DISCRETE_WEIGHT = 1.0
 """Weight of the conservative term unless one is given: the paper's for Atari."""
 
 
@@ -265,18 +273,12 @@ def double_q_target(next_q: jax.Array, next_target_q: jax.Array) -> jax.Array:
     return jnp.sum(next_target_q * one_hot(next_q.argmax(axis=-1), next_q.shape[-1]), axis=-1)
 
 
-def conservative_gap_discrete_cql(q: jax.Array, recorded: jax.Array) -> jax.Array:
+def choice_gap(q: jax.Array, recorded: jax.Array) -> jax.Array:
     """The term log Σ_b exp Q(s, b) − Q(s, a) of each row."""
     return jax.nn.logsumexp(q, axis=-1) - recorded
 
 
-def arithmetic_discrete_cql(config: CQL, spec: Spec) -> dict[str, float]:
-    """Stage → floating-point operations that one update needs."""
-    critic = (spec.observation_size, *config.value_hidden, spec.head.num_outputs)
-    return {"joint": config.batch_size * (trained(critic) + 2 * forward(critic))}
-
-
-def make_discrete_cql(config: CQL, spec: Spec, num_steps: int) -> Algorithm:
+def make_discrete(config: CQL, spec: Spec, num_steps: int) -> Algorithm:
     """Discrete CQL for data of the given sizes."""
     optimizer = optax.adam(config.value_lr)
     head = spec.head
@@ -296,9 +298,7 @@ def make_discrete_cql(config: CQL, spec: Spec, num_steps: int) -> Algorithm:
             q = apply_network(critic, batch.observations)
             recorded = jnp.sum(q * head.encode(batch.actions), axis=-1)
             error = 0.5 * jnp.mean((target_q - recorded) ** 2)
-            gap = state.swept.get("conservative_weight", DISCRETE_CQL_WEIGHT) * jnp.mean(
-                conservative_gap_discrete_cql(q, recorded)
-            )
+            gap = state.swept.get("conservative_weight", DISCRETE_WEIGHT) * choice_gap(q, recorded).mean()
             return error + gap, (error, gap, recorded)
 
         (_, (error, gap, recorded)), grads = jax.value_and_grad(compute_loss, has_aux=True)(state.critic)
@@ -317,3 +317,18 @@ def make_discrete_cql(config: CQL, spec: Spec, num_steps: int) -> Algorithm:
 
     stage = Stage("joint", num_steps, None, config.batch_size, no_memory, no_refresh, update)
     return Algorithm("cql", init, (stage,), export, "greedy")
+
+
+LAGRANGE = {"conservative_weight": 5.0, "lagrange_threshold": 5.0}
+OFFICIAL = Preset(
+    settings={},
+    rules={},
+    source="the official program's settings for MuJoCo and AntMaze; for Adroit, which has none, the Lagrange ones",
+    families={
+        "mujoco": {"conservative_weight": 5.0},
+        "antmaze": {**LAGRANGE, "reward_scale": 4.0, "reward_shift": -2.0},
+        "adroit": LAGRANGE,
+    },
+    steps=3_000_000,  # 3,000 epochs of 1,000 steps
+)
+METHOD = Method(CQL, make, "conservative Q-learning", {"default": OFFICIAL}, ("box", "discrete"))

@@ -7,12 +7,11 @@
 A regression of actions on the few good rows forgets what all other rows know about how to move. Here the good rows only
 say where good trajectories are k steps later, and every row teaches how to get from one state to another. Both are
 regressions on recorded moves and actions, so nothing leaves the data's support. The advantage of a move is its own
-k-step return against the value, A_t = R_t⁽ᵏ⁾ − V(s_t), in the units of ``core.advantages``.
+k-step return against the value, A_t = R_t⁽ᵏ⁾ − V(s_t), in the units of ``vem.losses``.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,28 +22,19 @@ from vem.algorithms.vem import (
     VEM,
     PolicyLearner,
     VEMState,
-    compute_advantages,
-    empty_scale,
+    empty_weights,
     final_values,
-    fit_scale,
     policy_optimizer,
     sample_rows,
-    weigh,
+    steps_of,
+    weigh_rows,
 )
-from vem.losses import AdvantageScale, effective_share
-from vem.networks import (
-    Network,
-    Shares,
-    apply_network,
-    cumulate,
-    descend,
-    draw_rows,
-    empty_shares,
-    init_network,
-    log_deviation,
-)
-from vem.plan import Steps, n_step
+from vem.losses import WEIGHTS, AdvantageScale
+from vem.networks import Network, Shares, apply_network, descend, draw_rows, init_network, log_deviation
+from vem.plan import n_step
 
+GUIDE_SHARE = 0.33
+"""Share of a guided policy's steps that go to the guide."""
 SHORTEST_MOVE = 0.2
 """Share of the horizon from which on the executor learns moves."""
 
@@ -63,7 +53,7 @@ class GuidedState(NamedTuple):
 
 
 class MoveMemory(NamedTuple):
-    """Where each row's episode ends, and what the guide's rows are drawn by."""
+    """Where each row's episode ends, and what the guide's rows are drawn by (as ``vem.PolicyMemory``)."""
 
     ends: jax.Array
     """Row of the final observation of each row's episode."""
@@ -71,55 +61,10 @@ class MoveMemory(NamedTuple):
     """Of each row's move, in the unit of ``scale``; −∞ for moves that are not drawn."""
     scale: AdvantageScale
     effective_share: jax.Array
-    shares: Shares
+    shares: Shares | None
 
 
-def guided(config: VEM, spec: Spec, num_steps: int) -> PolicyLearner:
-    """The guide first, then the executor, so that the executor's stage can be evaluated on the way."""
-    num_guide = max(1, round(num_steps * config.guide_share))
-    num_executor = max(1, num_steps - num_guide)
-    return PolicyLearner(
-        init=partial(init_networks, config, spec, num_guide, num_executor),
-        stages=(guide_stage(config, spec, num_guide), executor_stage(config, spec, num_executor)),
-        export=partial(export_policy, config),
-        kind="guided",
-    )
-
-
-# ---- networks ----
-
-
-def init_networks(config: VEM, spec: Spec, num_guide: int, num_executor: int, key: jax.Array) -> GuidedState:
-    """Guide and executor before the first step."""
-    guide_key, executor_key = jax.random.split(key)
-    observed, head = spec.observation_size, spec.head
-    guide = init_network(guide_key, (observed, *config.guide_hidden, observed))
-    executor = init_network(executor_key, (2 * observed, *config.policy_hidden, head.num_outputs))
-    guide_log_std, free_log_std = jnp.zeros(observed), jnp.zeros(head.num_boxes)
-    return GuidedState(
-        guide=guide,
-        guide_log_std=guide_log_std,
-        guide_opt_state=policy_optimizer(config, num_guide).init((guide, guide_log_std)),
-        executor=executor,
-        free_log_std=free_log_std,
-        executor_opt_state=policy_optimizer(config, num_executor).init((executor, free_log_std)),
-        move_scale=jnp.ones(observed),
-    )
-
-
-def export_policy(config: VEM, state: VEMState) -> dict[str, Any]:
-    """What the policy file holds."""
-    log_std = log_deviation(state.policy.free_log_std, config.log_std_low, config.log_std_high)
-    return {
-        "guide": state.policy.guide,
-        "actor": state.policy.executor,
-        "log_std": log_std,
-        "move_scale": state.policy.move_scale,
-        "critics": state.critics,
-    }
-
-
-# ---- moves ----
+# ---- Moves ----
 
 
 def episode_ends(valid: jax.Array) -> jax.Array:
@@ -145,73 +90,90 @@ def fit_move_scale(rows: Rows, ends: jax.Array, horizon: int) -> jax.Array:
     jumps = jnp.mean(single > 0.5 * jnp.ptp(here, axis=0), axis=0)
     travels = mean(jnp.abs(move - here)) > jnp.sqrt(horizon) * mean(single)
     varies = jnp.ptp(here, axis=0) > 1e-6
-    kept = travels & varies & (jumps < 1e-3)
-    kept = jnp.where(kept.any(), kept, varies)
+    moving = travels & varies & (jumps < 1e-3)
+    moving = jnp.where(moving.any(), moving, varies)
     size = jnp.sqrt(mean((move - here) ** 2))
-    return jnp.where(kept, 1 / jnp.maximum(size, 1e-3), 0.0)
+    return jnp.where(moving, 1 / jnp.maximum(size, 1e-3), 0.0)
 
 
-def moves_of(state: GuidedState, batch: Batch) -> jax.Array:
-    """Δ of each row of a batch whose ``next_observations`` are those that the moves lead to."""
-    return (batch.next_observations - batch.observations) * state.move_scale
+def shortest_move(horizon: int) -> int:
+    """The shortest move that the executor learns: a fifth of the horizon."""
+    return max(1, round(SHORTEST_MOVE * horizon))
 
 
-# ---- the guide: rows drawn by the advantage of their moves ----
+# ---- The guide, then the executor ----
 
 
-def empty_memory(spec: Spec) -> MoveMemory:
-    """The memory before the refresh."""
-    ends = jnp.zeros(spec.num_rows, jnp.int32)
-    shares = empty_shares(spec.num_rows)
-    return MoveMemory(ends, jnp.zeros(spec.num_rows), empty_scale(), jnp.zeros(()), shares)
-
-
-def refresh_moves(
-    config: VEM, spec: Spec, state: VEMState, old: MoveMemory, rows: Rows, index: jax.Array, key: jax.Array
-) -> tuple[VEMState, MoveMemory]:
-    """The unit of moves, and the weight of each row's move under the final values.
-
-    Moves that a time limit cut short are not drawn; those that end with the task are, however short.
-    """
+def guided(config: VEM, spec: Spec, num_steps: int) -> PolicyLearner:
+    """The guide first, then the executor, so that the executor's stage can be evaluated on the way."""
     assert config.horizon is not None, "complete decides it"
-    assert config.discount is not None, "complete decides it"
-    ends = episode_ends(rows.valid)
-    # The unit of moves stays when other rows take the place of these: guide and executor must agree on it.
-    scale_of_moves = jnp.where(index == 0, fit_move_scale(rows, ends, config.horizon), state.policy.move_scale)
-    state = state._replace(policy=state.policy._replace(move_scale=scale_of_moves))
-    values = final_values(state, rows)
-    steps = Steps(rows.rewards, config.discount * rows.continues, rows.valid)
-    returns = n_step(values, steps, config.horizon)
-    is_whole = (ends - jnp.arange(spec.num_rows) >= config.horizon) | (rows.continues[ends - 1] == 0)
-    usable = rows.valid & is_whole
-    usable = jnp.where(usable.any(), usable, rows.valid)
-    sample = sample_rows(rows)
-    scale = fit_scale(config, returns[sample], values[sample], rows, state.swept)
-    adv = jnp.where(usable, compute_advantages(config, returns, values, scale), -jnp.inf)
-    weights = weigh(config, adv, scale)
-    share = effective_share(weights) * spec.num_rows / rows.drawable.size
-    return state, MoveMemory(ends, adv, scale, share, cumulate(weights))
+    horizon, head, observed = config.horizon, spec.head, spec.observation_size
+    num_guide = max(1, round(num_steps * GUIDE_SHARE))
+    num_executor = max(1, num_steps - num_guide)
+    guide_optimizer, executor_optimizer = (policy_optimizer(config, count) for count in (num_guide, num_executor))
 
+    def init(key: jax.Array) -> GuidedState:
+        guide_key, executor_key = jax.random.split(key)
+        guide = init_network(guide_key, (observed, *config.policy_hidden, observed))
+        executor = init_network(executor_key, (2 * observed, *config.policy_hidden, head.num_outputs))
+        guide_log_std, free_log_std = jnp.zeros(observed), jnp.zeros(head.num_boxes)
+        return GuidedState(
+            guide=guide,
+            guide_log_std=guide_log_std,
+            guide_opt_state=guide_optimizer.init((guide, guide_log_std)),
+            executor=executor,
+            free_log_std=free_log_std,
+            executor_opt_state=executor_optimizer.init((executor, free_log_std)),
+            move_scale=jnp.ones(observed),
+        )
 
-def guide_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
-    """Regression of the moves of good rows on their states."""
+    def moves_of(learner: GuidedState, batch: Batch) -> jax.Array:
+        """Δ of each row; ``next_observations`` are those that the moves lead to."""
+        return (batch.next_observations - batch.observations) * learner.move_scale
 
-    def update(state: VEMState, memory: MoveMemory, batch: Batch, key: jax.Array) -> tuple[VEMState, Metrics]:
+    def log_std_of(free: jax.Array) -> jax.Array:
+        return log_deviation(free, config.log_std_low, config.log_std_high)
+
+    # The guide: regression of the moves of good rows on their states, rows drawn by the advantage of their moves.
+
+    def empty_moves() -> MoveMemory:
+        return MoveMemory(jnp.zeros(spec.num_rows, jnp.int32), *empty_weights(config, spec))
+
+    def refresh_moves(
+        state: VEMState, old: MoveMemory, rows: Rows, index: jax.Array, key: jax.Array
+    ) -> tuple[VEMState, MoveMemory]:
+        """Moves that a time limit cut short are not drawn; those that end with the task are, however short."""
+        ends = episode_ends(rows.valid)
+        # The unit of moves stays when other rows take the place of these: guide and executor must agree on it.
+        move_scale = jnp.where(index == 0, fit_move_scale(rows, ends, horizon), state.policy.move_scale)
+        state = state._replace(policy=state.policy._replace(move_scale=move_scale))
+        values = final_values(state, rows)
+        returns = n_step(values, steps_of(config, rows), horizon)
+        is_whole = (ends - jnp.arange(spec.num_rows) >= horizon) | (rows.continues[ends - 1] == 0)
+        usable = rows.valid & is_whole
+        usable = jnp.where(usable.any(), usable, rows.valid)
+        return state, MoveMemory(ends, *weigh_rows(config, returns, values, usable, rows, state.swept))
+
+    def draw_moves(memory: MoveMemory, rows: Rows, count: int, key: jax.Array) -> jax.Array:
+        assert memory.shares is not None, "guided policies draw rows by their weights"
+        return draw_rows(memory.shares, count, key)
+
+    def whole_move(memory: MoveMemory, index: jax.Array, key: jax.Array) -> jax.Array:
+        return jnp.minimum(index + horizon, memory.ends[index])
+
+    def update_guide(state: VEMState, memory: MoveMemory, batch: Batch, key: jax.Array) -> tuple[VEMState, Metrics]:
         learner: GuidedState = state.policy
-        moves, kept = moves_of(learner, batch), learner.move_scale > 0
+        moves, travels = moves_of(learner, batch), learner.move_scale > 0
 
         def compute_loss(parameters: tuple[Network, jax.Array]) -> tuple[jax.Array, jax.Array]:
             guide, free = parameters
-            errors = moves - apply_network(guide, batch.observations)
-            log_std = log_deviation(free, config.log_std_low, config.log_std_high)
-            loss = jnp.sum(jnp.where(kept, 0.5 * (errors * jnp.exp(-log_std)) ** 2 + log_std, 0.0), axis=-1).mean()
-            return loss, jnp.sum(jnp.where(kept, errors**2, 0.0)) / (jnp.maximum(kept.sum(), 1) * batch.rows.size)
+            errors, log_std = moves - apply_network(guide, batch.observations), log_std_of(free)
+            loss = jnp.sum(jnp.where(travels, 0.5 * (errors * jnp.exp(-log_std)) ** 2 + log_std, 0.0), axis=-1).mean()
+            return loss, jnp.sum(jnp.where(travels, errors**2, 0.0)) / (jnp.maximum(travels.sum(), 1) * batch.rows.size)
 
         parameters = (learner.guide, learner.guide_log_std)
         (loss, error), grads = jax.value_and_grad(compute_loss, has_aux=True)(parameters)
-        (guide, free), opt_state = descend(
-            policy_optimizer(config, num_steps), grads, learner.guide_opt_state, parameters
-        )
+        (guide, free), opt_state = descend(guide_optimizer, grads, learner.guide_opt_state, parameters)
         learner = learner._replace(guide=guide, guide_log_std=free, guide_opt_state=opt_state)
         metrics = {
             "guide_loss": loss,
@@ -221,66 +183,57 @@ def guide_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
         }
         return state._replace(policy=learner), metrics
 
-    return Stage(
-        name="guide",
-        num_steps=num_steps,
-        steps_per_refresh=None,
-        batch_size=config.batch_size,
-        empty=partial(empty_memory, spec),
-        refresh=partial(refresh_moves, config, spec),
-        update=update,
-        draw=lambda memory, rows, count, key: draw_rows(memory.shares, count, key),
-        successor=lambda memory, index, key: jnp.minimum(index + (config.horizon or 1), memory.ends[index]),
-        trains_policy=False,
-    )
+    # The executor: regression of recorded actions on states and moves of different lengths, over all rows.
 
-
-# ---- the executor: all rows, moves of different lengths ----
-
-
-def shortest_move(horizon: int) -> int:
-    """The shortest move that the executor learns: a fifth of the horizon."""
-    return max(1, round(SHORTEST_MOVE * horizon))
-
-
-def executor_stage(config: VEM, spec: Spec, num_steps: int) -> Stage:
-    """Regression of recorded actions on states and the moves that followed."""
-    horizon, head = config.horizon or 1, spec.head
-
-    def refresh(
+    def refresh_ends(
         state: VEMState, old: jax.Array, rows: Rows, index: jax.Array, key: jax.Array
     ) -> tuple[VEMState, jax.Array]:
         return state, episode_ends(rows.valid)
 
-    def successor(ends: jax.Array, index: jax.Array, key: jax.Array) -> jax.Array:
+    def any_move(ends: jax.Array, index: jax.Array, key: jax.Array) -> jax.Array:
         lengths = jax.random.randint(key, index.shape, shortest_move(horizon), horizon + 1)
         return jnp.minimum(index + lengths, ends[index])
 
-    def update(state: VEMState, ends: jax.Array, batch: Batch, key: jax.Array) -> tuple[VEMState, Metrics]:
+    def update_executor(state: VEMState, ends: jax.Array, batch: Batch, key: jax.Array) -> tuple[VEMState, Metrics]:
         learner: GuidedState = state.policy
         inputs = jnp.concatenate([batch.observations, moves_of(learner, batch)], axis=-1)
 
         def compute_loss(parameters: tuple[Network, jax.Array]) -> jax.Array:
             executor, free = parameters
-            outputs = apply_network(executor, inputs, key, config.policy_dropout)
-            log_std = log_deviation(free, config.log_std_low, config.log_std_high)
-            return -head.log_likelihood(outputs, log_std, batch.actions).mean()
+            return -head.log_likelihood(apply_network(executor, inputs), log_std_of(free), batch.actions).mean()
 
         parameters = (learner.executor, learner.free_log_std)
         loss, grads = jax.value_and_grad(compute_loss)(parameters)
-        (executor, free), opt_state = descend(
-            policy_optimizer(config, num_steps), grads, learner.executor_opt_state, parameters
-        )
+        (executor, free), opt_state = descend(executor_optimizer, grads, learner.executor_opt_state, parameters)
         learner = learner._replace(executor=executor, free_log_std=free, executor_opt_state=opt_state)
         return state._replace(policy=learner), {"policy_loss": loss, "log_likelihood": -loss}
 
-    return Stage(
-        name="executor",
-        num_steps=num_steps,
-        steps_per_refresh=None,
-        batch_size=config.batch_size,
-        empty=lambda: jnp.zeros(spec.num_rows, jnp.int32),
-        refresh=refresh,
-        update=update,
-        successor=successor,
+    def export(state: VEMState) -> dict[str, Any]:
+        learner: GuidedState = state.policy
+        return {
+            "guide": learner.guide,
+            "actor": learner.executor,
+            "log_std": log_std_of(learner.free_log_std),
+            "move_scale": learner.move_scale,
+            "critics": state.critics,
+        }
+
+    size = config.batch_size
+    guide = Stage(
+        "guide",
+        num_guide,
+        None,
+        size,
+        empty_moves,
+        refresh_moves,
+        update_guide,
+        draw_moves,
+        whole_move,
+        trains_policy=False,
+        weights=lambda memory, rows: WEIGHTS[config.weight](memory.advantages[rows.drawable], memory.scale.temperature),
     )
+    empty_ends = lambda: jnp.zeros(spec.num_rows, jnp.int32)
+    executor = Stage(
+        "executor", num_executor, None, size, empty_ends, refresh_ends, update_executor, successor=any_move
+    )
+    return PolicyLearner(init, (guide, executor), export, "guided")

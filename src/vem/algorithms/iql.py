@@ -9,14 +9,35 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Configuration, Metrics, Spec, Stage, no_memory, no_refresh, setting
+from vem.algorithms.base import (
+    Algorithm,
+    Batch,
+    Configuration,
+    Method,
+    Metrics,
+    Preset,
+    Spec,
+    Stage,
+    no_memory,
+    no_refresh,
+    setting,
+)
+from vem.data.actions import ACTION_KINDS
 from vem.losses import effective_share, expectile_loss, exponential_weights
-from vem.networks import Network, apply_network, apply_networks, descend, forward, init_network, init_networks, trained
+from vem.networks import Network, apply_network, apply_networks, descend, init_network, init_networks
 
 
 @dataclass(frozen=True)
 class IQL(Configuration):
-    """The official settings for MuJoCo; ``vem.algorithms.base`` holds those of the other task families."""
+    """The official settings for MuJoCo; the preset has those of the other task families.
+
+        L_V = E[|τ − 1{u ≤ 0}|·u²],  u = min_i Q′_i(s, a) − V(s)
+        L_Q = E[(r + γ·V(s′) − Q_i(s, a))²]
+        J_π = E[min(exp(β·(Q(s, a) − V(s))), 100)·log π(a|s)]
+
+    Paper: Kostrikov, Nair, Levine, Offline Reinforcement Learning with Implicit Q-Learning, ICLR 2022
+    (https://arxiv.org/abs/2110.06169). Official program: https://github.com/ikostrikov/implicit_q_learning.
+    """
 
     expectile: float = setting(
         0.7, "τ: at ½ V is the mean of Q over recorded actions, toward 1 the best of them", "level", sweep=True
@@ -59,17 +80,6 @@ class IQLState(NamedTuple):
     critic_opt_state: Any
     policy_opt_state: Any
     swept: dict[str, jax.Array]
-
-
-def arithmetic(config: IQL, spec: Spec) -> dict[str, float]:
-    """Stage → floating-point operations that one update needs."""
-    observed, head = spec.observation_size, spec.head
-    value, critic = (observed, *config.value_hidden, 1), (observed + head.num_inputs, *config.value_hidden, 1)
-    # V is trained, and then valued anew at s for the advantage and at s′ for the critics' target.
-    values = trained(value) + 2 * forward(value)
-    critics = 2 * forward(critic) + 2 * trained(critic)
-    actor = (observed, *config.policy_hidden, head.num_outputs)
-    return {"joint": config.batch_size * (values + critics + trained(actor))}
 
 
 def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
@@ -160,3 +170,17 @@ def make(config: IQL, spec: Spec, num_steps: int) -> Algorithm:
 
     stage = Stage("joint", num_steps, None, config.batch_size, no_memory, no_refresh, update)
     return Algorithm("iql", init, (stage,), export, "gaussian")
+
+
+OFFICIAL = Preset(
+    settings={},
+    rules={},
+    source="the official program's configurations",
+    families={
+        "antmaze": {"expectile": 0.9, "inverse_temperature": 10.0, "reward_shift": -1.0},
+        "adroit": {"expectile": 0.7, "inverse_temperature": 0.5, "policy_dropout": 0.1},
+        "mujoco": {"return_span": 1000.0},
+    },
+    steps=1_000_000,
+)
+METHOD = Method(IQL, make, "implicit Q-learning", {"default": OFFICIAL}, ACTION_KINDS)

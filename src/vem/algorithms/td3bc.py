@@ -9,24 +9,32 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Configuration, Metrics, Spec, Stage, no_memory, no_refresh, setting
-from vem.networks import (
-    Network,
-    apply_network,
-    apply_networks,
-    descend,
-    forward,
-    init_network,
-    init_networks,
-    passed,
-    policy_mean,
-    trained,
+from vem.algorithms.base import (
+    Algorithm,
+    Batch,
+    Configuration,
+    Method,
+    Metrics,
+    Preset,
+    Spec,
+    Stage,
+    no_memory,
+    no_refresh,
+    setting,
 )
+from vem.networks import Network, apply_network, apply_networks, descend, init_network, init_networks, policy_mean
 
 
 @dataclass(frozen=True)
 class TD3BC(Configuration):
-    """The official settings."""
+    """The official settings.
+
+        L_Q = E[(r + γ·min_i Q′_i(s′, π′(s′) + noise) − Q_i(s, a))²]
+        J_π = E[α·Q(s, π(s))/mean|Q| − (π(s) − a)²]
+
+    Paper: Fujimoto, Gu, A Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2021
+    (https://arxiv.org/abs/2106.06860). Official program: https://github.com/sfujim/TD3_BC.
+    """
 
     value_weight: float = setting(
         2.5, "α: weight of Q/mean|Q| against the squared error of behavior cloning", "not negative", sweep=True
@@ -59,14 +67,6 @@ class TD3BCState(NamedTuple):
     value_opt_state: Any
     num_done: jax.Array
     swept: dict[str, jax.Array]
-
-
-def arithmetic(config: TD3BC, spec: Spec) -> dict[str, float]:
-    """Stage → floating-point operations that one update needs."""
-    observed, acted = spec.observation_size, spec.action_size
-    actor, critic = (observed, *config.policy_hidden, acted), (observed + acted, *config.value_hidden, 1)
-    critics = forward(actor) + 2 * forward(critic) + 2 * trained(critic)
-    return {"joint": config.batch_size * (critics + (trained(actor) + passed(critic)) / config.critic_updates)}
 
 
 def make(config: TD3BC, spec: Spec, num_steps: int) -> Algorithm:
@@ -139,3 +139,9 @@ def make(config: TD3BC, spec: Spec, num_steps: int) -> Algorithm:
 
     stage = Stage("joint", num_steps, None, config.batch_size, no_memory, no_refresh, update)
     return Algorithm("td3bc", init, (stage,), export, "deterministic")
+
+
+OFFICIAL = Preset(
+    settings={}, rules={}, source="the official program's settings, the same for every task", steps=1_000_000
+)
+METHOD = Method(TD3BC, make, "TD3+BC", {"default": OFFICIAL})

@@ -42,7 +42,8 @@ Episode i has the same seed for every policy; the number of workers changes noth
     parser.epilog = """examples:
   vem evaluate runs/antmaze-umaze-vem                      100 episodes for each policy
   vem evaluate runs/door-human-vem --episodes 20 --workers 4
-  vem evaluate runs/logs-vem --task hopper-medium          in an environment that the data does not name"""
+  vem evaluate runs/logs-vem --task hopper-medium          in an environment that the data does not name
+  vem evaluate runs/antmaze-umaze-vem --video videos       and a video of each policy"""
     _add_run(parser)
     add = parser.add_argument
     add("--episodes", type=int, default=100, metavar="N", help="episodes for each policy (default: 100)")
@@ -55,6 +56,7 @@ Episode i has the same seed for every policy; the number of workers changes noth
         action=argparse.BooleanOptionalAction,
         help="sample actions, or take their mean (default: sample those of guided policies)",
     )
+    add("--video", metavar="DIR", help="record the first episode of each policy as a video in DIR")
     parser.set_defaults(run=_evaluate)
 
 
@@ -72,12 +74,14 @@ def _evaluate(options: argparse.Namespace) -> None:
         options.seed,
         options.workers,
         options.stochastic,
+        video=options.video,
     )
     if options.json:
         print(json.dumps(evaluation.to_json(), indent=2))
     else:
         evaluation.table.print()
-        print(f"kept in {options.directory}; draw it with: vem report {options.directory}")
+        videos = f", videos in {options.video}" if options.video else ""
+        print(f"kept in {options.directory}{videos}; draw it with: vem report {options.directory}")
 
 
 def _add_estimation(parser: Parser) -> None:

@@ -184,14 +184,14 @@ def _guided(path: Path) -> Walk:
 
 def executor_walk(policy: Policy) -> Walk:
     """A guided policy's executor, asked for a usual move in the waypoint's direction; the guide is not used."""
-    length = float(np.hypot(*policy.move_unit[:2]))
+    length = float(np.hypot(*policy.guide.unit[:2]))
     if length <= 0:
         raise RunError(f"the moves of this policy leave out x and y, so that it takes no direction; {KINDS}")
 
     def walk(observation: np.ndarray, way: np.ndarray) -> np.ndarray:
         move = np.zeros(policy.observation_size, np.float32)
         move[:2] = way * (length / max(float(np.hypot(*way)), 1e-6))
-        return policy.execute(np.asarray(observation, np.float32), move)
+        return policy.guide.execute(np.asarray(observation, np.float32), move)
 
     return walk
 

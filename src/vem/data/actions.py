@@ -64,10 +64,15 @@ def discrete_column(name: str, labels: Sequence[str]) -> ActionColumn:
     return ActionColumn(name, "discrete", 0.0, float(len(labels) - 1), tuple(labels))
 
 
+def as_tuple(stored: Any) -> Any:
+    """A stored list as a tuple; a text, which is no list of its letters, as it is."""
+    return stored if isinstance(stored, str) else tuple(stored)
+
+
 def columns_from_json(stored: Any) -> tuple[ActionColumn, ...]:
     """The columns that a file holds as JSON; DataError if they are damaged."""
     try:
-        columns = tuple(ActionColumn(**{**column, "labels": tuple(column["labels"])}) for column in stored)
+        columns = tuple(ActionColumn(**{**column, "labels": as_tuple(column["labels"])}) for column in stored)
     except (KeyError, TypeError) as error:
         raise DataError(f"the stored columns cannot be read ({error})") from None
     if (part := misfit(columns, tuple[ActionColumn, ...])) is not None:

@@ -93,7 +93,7 @@ def _beyond(
     if not outside.any():
         return None
     dimension = int(np.argmax(outside))
-    tolerance = UNIT_TOLERANCE * (high - low)[dimension]
+    tolerance = _tolerance(low, high)[dimension]
     values = actions[:, dimension]
     beyond = valid & ((values < low[dimension] - tolerance) | (values > high[dimension] + tolerance))
     row = int(np.argmax(beyond))
@@ -132,9 +132,14 @@ def space_bounds(space: Any) -> Bounds:
 
 
 def _within(minimum: np.ndarray, maximum: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore"):
-        tolerance = np.nan_to_num(UNIT_TOLERANCE * (high - low), nan=0.0, posinf=0.0)
+    tolerance = _tolerance(low, high)
     return (minimum >= low - tolerance) & (maximum <= high + tolerance)
+
+
+def _tolerance(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """How far values may be beyond bounds by rounding; 0 where float32 cannot hold the bounds' distance."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.nan_to_num(UNIT_TOLERANCE * (high - low), nan=0.0, posinf=0.0)
 
 
 def _called(dimension: int, names: Sequence[str]) -> str:

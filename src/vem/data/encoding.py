@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vem.data.actions import ActionColumn, columns_from_json
+from vem.data.actions import ActionColumn, as_tuple, columns_from_json
 from vem.errors import DataError
 from vem.storage import misfit
 
@@ -51,17 +51,17 @@ class InputColumn:
         ``values`` are float64 with NaN for missing, or the codes of a categorical column with ``ABSENT``.
         """
         if self.kind == "categorical":
-            absent = values == ABSENT
+            absent = (values == ABSENT)[:, None]
             columns = (values[:, None] == np.arange(len(self.labels))).astype(np.float32)
-            columns[absent] = 0 if self.missing == "indicator" else np.nan
+            columns = np.where(absent, np.float32(0 if self.missing == "indicator" else np.nan), columns)
         else:
-            absent = np.isnan(values)
+            absent = np.isnan(values)[:, None]
             with np.errstate(over="ignore"):
                 columns = values.astype(np.float32)[:, None]
             if self.missing == "indicator":
-                columns[absent] = self.fill
+                columns = np.where(absent, np.float32(self.fill), columns)
         if self.missing == "indicator":
-            columns = np.concatenate([columns, absent[:, None].astype(np.float32)], axis=1)
+            columns = np.concatenate([columns, absent.astype(np.float32)], axis=1)
         return columns
 
 
@@ -143,7 +143,7 @@ class Encoder:
         """The encoder that ``to_json`` stored; DataError if it is damaged."""
         try:
             inputs = tuple(
-                InputColumn(**{**entry, "labels": tuple(entry["labels"]), "sentinels": tuple(entry["sentinels"])})
+                InputColumn(**{**entry, "labels": as_tuple(entry["labels"]), "sentinels": as_tuple(entry["sentinels"])})
                 for entry in stored["inputs"]
             )
             outputs = columns_from_json(stored["outputs"])

@@ -1,10 +1,10 @@
 """Fitted Q evaluation: Q of a fixed policy from recorded steps, as an Algorithm of the training loop.
 
-    bold       Q(s, a, h) ← r + γ·Q̄(s′, π(s′), h − 1),  nothing after a terminal or the last step of the horizon
-    cautious   the same with w·Q̄(s′, π(s′), h − 1) + (1 − w)·L(h − 1) instead of Q̄
+    plain              Q(s, a, h) ← r + γ·Q̄(s′, π(s′), h − 1),  nothing after a terminal or the horizon's last step
+    support-weighted   the same with w·Q̄(s′, π(s′), h − 1) + (1 − w)·L(h − 1) instead of Q̄
 
 h is the number of steps left. w is 1 where the log holds actions like the policy's and falls to 0 where it holds none
-(``support.py``), and L is what poor steps earn: the cautious Q takes for lost what no trajectory shows. Both are
+(``importance.py``), and L is what poor steps earn: the second Q takes for lost what no trajectory shows. Both are
 outputs of one network. Every trial is fitted to trajectories drawn with replacement: their spread says how far the
 answer depends on the trajectories that happen to be there. Two stages: the first regresses on the returns of the log,
 the value of the behavior, and the second replaces the behavior by the policy. Starting from the log's values, rather
@@ -21,11 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage, put_rows, spec_of
+from vem.algorithms.base import Algorithm, Batch, Metrics, Rows, Spec, Stage, spec_of
 from vem.estimation.log import Log
 from vem.networks import Network, Shares, apply_network, cumulate, descend, draw_rows, empty_shares, init_network
 from vem.training.loop import start, train
 from vem.training.request import Trial
+from vem.training.rows import put_rows
 
 HIDDEN = (128, 128)
 BATCH_SIZE = 128
@@ -86,7 +87,7 @@ class FittedQ(NamedTuple):
     spec: Spec
 
     def values(self, observations: np.ndarray, mass: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Q of each trial in each row, (bold and cautious, trials, rows); actions in the networks' units."""
+        """Q of each trial in each row, (plain and support-weighted, trials, rows); actions in the networks' units."""
         parts = []
         for at in range(0, len(observations), VALUED_ROWS):
             rows = slice(at, at + VALUED_ROWS)
@@ -223,9 +224,9 @@ def make(spec: Spec, unit: Unit, log: Log, num_steps: int) -> Algorithm:
     def evaluate(state: FQEState, memory: Shares, batch: Batch, key: jax.Array) -> tuple[FQEState, Metrics]:
         following = batch.next_observations[:, :num_inputs]
         mass, weight = following[:, observed, None], batch.next_observations[:, num_inputs, None]
-        bold, cautious = jnp.split(unit.clip(value(state.target, following) * unit.spread, mass), 2, axis=1)
-        cautious = weight * cautious + (1 - weight) * unit.lost(mass)
-        next_q = jnp.concatenate([bold, cautious], axis=1) / unit.spread
+        plain, weighted = jnp.split(unit.clip(value(state.target, following) * unit.spread, mass), 2, axis=1)
+        weighted = weight * weighted + (1 - weight) * unit.lost(mass)
+        next_q = jnp.concatenate([plain, weighted], axis=1) / unit.spread
         target_q = batch.rewards[:, None] / unit.spread + log.discount * batch.continues[:, None] * next_q
         state, metrics = regress(state, pairs(batch), target_q)
         return state._replace(target=optax.incremental_update(state.critic, state.target, TARGET_RATE)), metrics

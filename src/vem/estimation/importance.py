@@ -17,16 +17,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vem.algorithms.base import put_rows, spec_of
+from vem.algorithms.base import spec_of
 from vem.algorithms.bc import BC, make
 from vem.data.dataset import Dataset
-from vem.networks import Network, apply_network, make_head
+from vem.estimation.log import scale_actions
+from vem.evaluation.statistics import CONFIDENCE
+from vem.networks import Network, apply_network
 from vem.policy import Policy
-from vem.policy.kinds import Tensors, choices_in, find_actor, network
+from vem.policy.kinds import find_density, normalized
 from vem.training.loop import start, train
 from vem.training.request import Trial
+from vem.training.rows import put_rows
 
 LARGEST_LOG_RATIO = 50.0
+NUM_RESAMPLES = 1000
 
 
 class Decisions(NamedTuple):
@@ -66,21 +70,44 @@ def effective_sample(decisions: Decisions) -> float:
 
 def importance_sampling(decisions: Decisions, counts: np.ndarray | None = None) -> np.ndarray:
     """The estimate; with counts (resamples, trajectories), one for each resample."""
-    counts, weights, factors = _prepared(decisions, counts)
-    total = counts @ weights
-    return np.divide(counts @ (weights * decisions.rewards), total, out=np.zeros_like(total), where=total > 0) @ factors
+    return _mean_steps(decisions, counts, [(_weights(decisions), decisions.rewards)])
 
 
 def doubly_robust(decisions: Decisions, counts: np.ndarray | None = None) -> np.ndarray:
     """The estimate; with counts (resamples, trajectories), one for each resample."""
-    counts, weights, factors = _prepared(decisions, counts)
+    weights = _weights(decisions)
     before = np.concatenate([np.ones((len(weights), 1)), weights[:, :-1]], axis=1)
-    corrections = [(weights, decisions.rewards - decisions.q), (before, decisions.v)]
-    parts = 0.0
-    for used, values in corrections:
-        total = counts @ used
-        parts = parts + np.divide(counts @ (used * values), total, out=np.zeros_like(total), where=total > 0)
-    return parts @ factors
+    return _mean_steps(decisions, counts, [(weights, decisions.rewards - decisions.q), (before, decisions.v)])
+
+
+def _weights(decisions: Decisions) -> np.ndarray:
+    """The weights ρ_t but for a factor in each step: only their proportions there matter."""
+    logs = log_weights(decisions)
+    return np.exp(np.maximum(logs - logs.max(axis=0), -700.0)) * (logs > -1e5)
+
+
+def _mean_steps(
+    decisions: Decisions, counts: np.ndarray | None, terms: list[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """Σ_t γᵗ·(sum of the terms' weighted means over trajectories)."""
+    counts = np.ones((1, len(decisions.rewards))) if counts is None else counts
+    means = np.zeros(())
+    for weights, values in terms:
+        total = counts @ weights
+        means = means + np.divide(counts @ (weights * values), total, out=np.zeros_like(total), where=total > 0)
+    return means @ decisions.discount ** np.arange(decisions.rewards.shape[1])
+
+
+def weighted_estimates(decisions: Decisions, seed: int) -> list[tuple[float, tuple[float, float]]]:
+    """Importance sampling and its doubly robust form, each with its interval over resampled trajectories."""
+    count = len(decisions.rewards)
+    counts = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), NUM_RESAMPLES)
+    tail = 50 * (1 - CONFIDENCE)
+    values = []
+    for of in (importance_sampling, doubly_robust):
+        low, high = np.percentile(of(decisions, counts.astype(np.float64)), [tail, 100 - tail])
+        values.append((float(of(decisions)[0]), (float(low), float(high))))
+    return values
 
 
 def _prepared(decisions: Decisions, counts: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -95,23 +122,16 @@ def _prepared(decisions: Decisions, counts: np.ndarray | None) -> tuple[np.ndarr
 
 
 BEHAVIOR_STEPS = 2000
-EDGE = 1 - 1e-4
-"""Actions of a squashed Normal are taken to be within ± this: its density has no bound at ±1."""
-
 Density = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(observations as recorded, actions in the networks' units) → log-density of each."""
 
 
 def policy_density(policy: Policy) -> Density | None:
     """The log-density of the policy's sampled actions; None where it has none: a fixed choice among numbers."""
-    kinds = {"gaussian": _gaussian, "guided": _guided, "tanh-gaussian": _tanh_gaussian}
-    find = kinds.get(policy.kind)
-    if find is None and all(policy.action_choices) and policy.action_choices:
-        find = _fixed(policy.kind)
-    if find is None:
+    density, tensors = find_density(policy.kind, policy.tensors), policy.tensors
+    if density is None:
         return None
-    mean, deviation = policy.tensors["observation_mean"], policy.tensors["observation_deviation"]
-    return lambda observations, actions: find(policy.tensors, (observations - mean) / deviation, actions)
+    return lambda observations, actions: density(tensors, normalized(tensors, observations), actions)
 
 
 def fit_behavior(dataset: Dataset, num_steps: int | None = None) -> Density:
@@ -121,8 +141,8 @@ def fit_behavior(dataset: Dataset, num_steps: int | None = None) -> Density:
     rows = put_rows(dataset, normalize_observations=True)
     trials = [Trial(0, {})]
     last = deque(train(algorithm, rows, trials, start(algorithm, trials, {"unused": 0.0})), maxlen=1).pop()
-    found = jax.device_get(jax.vmap(algorithm.export)(last.snapshot.state))
-    actor, log_std = jax.tree.map(lambda leaf: leaf[0], (found["actor"], found["log_std"]))
+    exported = jax.device_get(jax.vmap(algorithm.export)(last.snapshot.state))
+    actor, log_std = jax.tree.map(lambda leaf: leaf[0], (exported["actor"], exported["log_std"]))
     mean, deviation = np.asarray(rows.observation_mean), np.asarray(rows.observation_deviation)
     head = spec.head
 
@@ -135,35 +155,22 @@ def fit_behavior(dataset: Dataset, num_steps: int | None = None) -> Density:
     )
 
 
-def _likelihood(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    head = make_head(actions.shape[1], choices_in(tensors))
-    outputs = jnp.asarray(network(tensors, "actor", inputs))
-    return np.asarray(head.log_likelihood(outputs, jnp.asarray(tensors["log_std"]), jnp.asarray(actions)), np.float64)
+# How far the log shows what a policy's actions lead to: w(s) = min(1, β(π(s)|s)/b).
 
 
-def _gaussian(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    return _likelihood(tensors, inputs, actions)
+UNUSUAL_SHARE = 0.25
+MOST_ROWS = 50_000
+"""Rows that b is found from."""
 
 
-def _guided(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    moves = network(tensors, "guide", inputs) * (tensors["move_scale"] > 0)
-    return _likelihood(tensors, np.concatenate([inputs, moves], axis=-1), actions)
+def support_border(density: Density, dataset: Dataset) -> float:
+    """Log b: the log-density that all but a quarter of recorded actions exceed, which it was not fitted to."""
+    rows = np.flatnonzero(dataset.valid)
+    rows = rows[:: max(1, len(rows) // MOST_ROWS)]
+    recorded = density(dataset.observations[rows], scale_actions(dataset.actions[rows], dataset))
+    return float(np.quantile(recorded, UNUSUAL_SHARE))
 
 
-def _tanh_gaussian(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """The density of a squashed Normal, log N(artanh a; mean, σ²) − Σ log(1 − a²)."""
-    mean, log_std = np.split(network(tensors, "actor", inputs).astype(np.float64), 2, axis=-1)
-    log_std = np.clip(log_std, *tensors["log_std_bounds"])
-    inside = np.clip(actions, -EDGE, EDGE).astype(np.float64)
-    standardized = (np.arctanh(inside) - mean) / np.exp(log_std)
-    return np.sum(-0.5 * standardized**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log1p(-(inside**2)), axis=-1)
-
-
-def _fixed(kind: str) -> Callable[[Tensors, np.ndarray, np.ndarray], np.ndarray]:
-    """Log-probability of choices that are always the same in a state: 0 or −∞."""
-
-    def density(tensors: Tensors, inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        is_chosen = np.all(find_actor(kind)(tensors, inputs, None) == actions, axis=-1)
-        return np.where(is_chosen, 0.0, -np.inf)
-
-    return density
+def support_weight(density: Density, border: float, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """W of actions, in the networks' units, in states."""
+    return np.exp(np.minimum(density(observations, actions) - border, 0.0)).astype(np.float32)

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vem.algorithms.base import discounted_returns
 from vem.data.actions import choices_of
 from vem.data.dataset import Dataset, trajectories_of
 from vem.errors import DataError
-from vem.estimation.importance import Density
+from vem.evaluation.rollout import SpaceSizes
 from vem.policy import Policy
+from vem.training.rows import discounted_returns
 
 NEGLIGIBLE = 1e-3
 """A horizon is long enough where γᴴ is below this."""
@@ -114,20 +114,11 @@ BLOCK_ROWS = 8192
 
 def check_fit(policy: Policy, dataset: Dataset, name: str = "the policy") -> None:
     """DataError unless the policy observes and acts as the data do."""
-    takes, given = (policy.observation_size, policy.action_size), (dataset.observation_size, dataset.action_size)
-    if takes != given:
-        raise DataError(
-            f"the data {dataset.info.name} has observations of {given[0]} numbers and actions of {given[1]}; {name} "
-            f"takes {takes[0]} and {takes[1]}: give trajectories of the same task"
-        )
-    own, others = (choices or (0,) * given[1] for choices in (policy.action_choices, _choices(dataset)))
-    for index, (count, most) in enumerate(zip(own, others, strict=True)):
-        if bool(count) != bool(most) or count > most:
-            what = [f"one of {number} choices" if number else "a number" for number in (count, most)]
-            raise DataError(
-                f"{name} gives {what[0]} in action column {index}; the data {dataset.info.name} has {what[1]}: read it "
-                "as the policy's data was (--discrete, --discrete-columns)"
-            )
+    sizes = SpaceSizes(
+        dataset.observation_size, dataset.action_size, f"the data {dataset.info.name}", _choices(dataset)
+    )
+    if problem := sizes.misfit(policy):
+        raise DataError(f"{name} {problem}: give trajectories of its task, read as its own were (--discrete-columns)")
 
 
 def scale_actions(actions: np.ndarray, dataset: Dataset) -> np.ndarray:
@@ -150,24 +141,3 @@ def policy_actions(policy: Policy, dataset: Dataset, key: int | None = None) -> 
 
 def _choices(dataset: Dataset) -> tuple[int, ...]:
     return choices_of(dataset.info.action_columns)
-
-
-# How far the log shows what a policy's actions lead to: w(s) = min(1, β(π(s)|s)/b).
-
-
-UNUSUAL_SHARE = 0.25
-MOST_ROWS = 50_000
-"""Rows that b is found from."""
-
-
-def unusual(density: Density, dataset: Dataset) -> float:
-    """Log b of recorded actions that the density was not fitted to."""
-    rows = np.flatnonzero(dataset.valid)
-    rows = rows[:: max(1, len(rows) // MOST_ROWS)]
-    found = density(dataset.observations[rows], scale_actions(dataset.actions[rows], dataset))
-    return float(np.quantile(found, UNUSUAL_SHARE))
-
-
-def weigh(density: Density, border: float, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """W of actions, in the networks' units, in states."""
-    return np.exp(np.minimum(density(observations, actions) - border, 0.0)).astype(np.float32)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from vem.data.actions import ActionColumn
+from vem.data.actions import ActionColumn, choices_of
 from vem.data.dataset import Dataset, sample_episodes
 from vem.errors import DataError, RunError
+from vem.evaluation.rollout import SpaceSizes
 from vem.policy import Policy
-from vem.policy.support import SupportModel
-from vem.training.diagnostics import measure_support
+from vem.policy.support import SupportModel, measure_support
 from vem.training.run import Run, open_run
 
 NUM_ROWS = 5000
@@ -32,20 +32,20 @@ class ColumnDifference:
 
     name: str
     kind: str
-    mean: float | None
-    """Mean difference, in the column's unit; None for choices."""
-    spread: float | None
-    """Standard deviation of the differences; None for choices."""
     share_other: float
-    """Share of the steps with another value; of choices, another label."""
-    share_higher: float | None
-    share_lower: float | None
-    recorded_spread: float | None
+    """Share of the steps with another value; of discrete columns, another label."""
+    varies_with: tuple[tuple[str, float], ...] = ()
+    """Observation columns that the difference goes with, with the correlation; discrete: whether it differs."""
+    mean: float | None = None
+    """Mean difference, in the column's unit; None for discrete columns, as are the next four."""
+    spread: float | None = None
+    """Standard deviation of the differences."""
+    share_higher: float | None = None
+    share_lower: float | None = None
+    recorded_spread: float | None = None
     """Standard deviation of the recorded values."""
     changes: tuple[tuple[str, str, float], ...] = ()
-    """The most frequent other choices: recorded label, the policy's, share of the steps."""
-    varies_with: tuple[tuple[str, float], ...] = ()
-    """Observation columns that the difference goes with, with the correlation; of choices, whether it differs."""
+    """The most frequent other labels: the recorded one, the policy's, share of the steps."""
 
     @property
     def direction(self) -> str:
@@ -118,29 +118,28 @@ def differences(run: Run | str | Path, dataset: Dataset | None = None) -> Differ
 
 def compare_with_log(policies: Sequence[Policy], dataset: Dataset, support: SupportModel | None = None) -> Differences:
     """What these policies do otherwise than the recorded data; ``support``: theirs, made of the data if not given."""
-    policy = policies[0]
-    sizes = (dataset.observation_size, dataset.action_size)
-    if sizes != (policy.observation_size, policy.action_size):
-        raise DataError(
-            f"the data has observations of {sizes[0]} numbers and actions of {sizes[1]}; the policy takes "
-            f"{policy.observation_size} and {policy.action_size}: give trajectories of the same columns"
-        )
+    first = policies[0]
+    sizes = SpaceSizes(
+        dataset.observation_size, dataset.action_size, "the data", choices_of(dataset.info.action_columns)
+    )
+    if problem := sizes.misfit(first):
+        raise DataError(f"the policy {problem}: give trajectories of the same columns")
     sample = sample_episodes(dataset)
     rows = np.flatnonzero(sample.valid)
     rows = np.sort(np.random.default_rng(0).permutation(rows)[:NUM_ROWS])
     states, recorded = sample.observations[rows], sample.actions[rows]
-    taken = [each.act(states).reshape(len(rows), -1).astype(np.float64) for each in policies]
+    taken = np.stack([policy.act(states).reshape(len(rows), -1) for policy in policies]).astype(np.float64)
     names = observation_names(dataset)
     columns = tuple(
-        _choice_difference(column, recorded[:, index], [found[:, index] for found in taken], states, names)
-        if column.kind == "discrete"
-        else _number_difference(column, recorded[:, index], [found[:, index] for found in taken], states, names)
-        for index, column in enumerate(policy.action_columns)
+        (_discrete if column.kind == "discrete" else _continuous)(
+            column, recorded[:, index].astype(np.float64), taken[:, :, index], states, names
+        )
+        for index, column in enumerate(first.action_columns)
     )
     if support is None:
-        support = policy.support_model if policy.has_support else measure_support(dataset)
-    found = () if support is None else _states(policy, sample, rows, taken[0], support)
-    return Differences(len(rows), len(policies), columns, found)
+        support = first.support_model if first.has_support else measure_support(dataset)
+    largest = () if support is None else _different_states(first, sample, rows, taken[0], support)
+    return Differences(len(rows), len(policies), columns, largest)
 
 
 def observation_names(dataset: Dataset) -> tuple[str, ...]:
@@ -148,46 +147,39 @@ def observation_names(dataset: Dataset) -> tuple[str, ...]:
     return dataset.observation_names or tuple(f"observation {index}" for index in range(dataset.observation_size))
 
 
-def _number_difference(
-    column: ActionColumn, recorded: np.ndarray, taken: list[np.ndarray], states: np.ndarray, names: Sequence[str]
+def _continuous(
+    column: ActionColumn, recorded: np.ndarray, taken: np.ndarray, states: np.ndarray, names: Sequence[str]
 ) -> ColumnDifference:
-    recorded = recorded.astype(np.float64)
-    moved = np.stack([found - recorded for found in taken])
-    spread = float(recorded.std())
+    moved, spread = taken - recorded, float(recorded.std())
     tolerance = max(SAME * spread, 1e-9)
     higher, lower = float(np.mean(moved > tolerance)), float(np.mean(moved < -tolerance))
     return ColumnDifference(
         column.name,
-        "box",
-        float(moved.mean()),
-        float(np.mean(moved.std(axis=1))),
+        column.kind,
         higher + lower,
-        higher,
-        lower,
-        spread,
-        varies_with=_correlated(moved.mean(axis=0), states, names),
+        _correlated(moved.mean(axis=0), states, names),
+        mean=float(moved.mean()),
+        spread=float(np.mean(moved.std(axis=1))),
+        share_higher=higher,
+        share_lower=lower,
+        recorded_spread=spread,
     )
 
 
-def _choice_difference(
-    column: ActionColumn, recorded: np.ndarray, taken: list[np.ndarray], states: np.ndarray, names: Sequence[str]
+def _discrete(
+    column: ActionColumn, recorded: np.ndarray, taken: np.ndarray, states: np.ndarray, names: Sequence[str]
 ) -> ColumnDifference:
-    codes = recorded.astype(np.int64)
-    size = len(column.labels)
-    counts = np.mean(
-        [np.bincount(codes * size + found.astype(np.int64), minlength=size**2) for found in taken], axis=0
-    ).reshape(size, size)
-    np.fill_diagonal(counts, 0)
-    largest = np.argsort(-counts, axis=None, kind="stable")[:3]
-    pairs = [(int(place) // size, int(place) % size) for place in largest]
+    differs, size = taken != recorded, len(column.labels)
+    pairs = (recorded * size + taken)[differs].astype(np.int64)
+    counts = np.bincount(pairs, minlength=size**2) / differs.size
+    largest = np.argsort(-counts, kind="stable")[:3]
     changes = tuple(
-        (column.labels[before], column.labels[after], float(counts[before, after] / len(codes)))
-        for before, after in pairs
-        if counts[before, after] > 0
+        (column.labels[pair // size], column.labels[pair % size], float(counts[pair]))
+        for pair in largest.tolist()
+        if counts[pair] > 0
     )
-    differs = np.mean([found != recorded for found in taken], axis=0)
-    other, correlated = float(differs.mean()), _correlated(differs, states, names)
-    return ColumnDifference(column.name, "discrete", None, None, other, None, None, None, changes, correlated)
+    goes_with = _correlated(differs.mean(axis=0), states, names)
+    return ColumnDifference(column.name, column.kind, float(differs.mean()), goes_with, changes=changes)
 
 
 def _correlated(values: np.ndarray, states: np.ndarray, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
@@ -201,39 +193,39 @@ def _correlated(values: np.ndarray, states: np.ndarray, names: Sequence[str]) ->
     return tuple((name, value) for name, value in largest if abs(value) >= LEAST_CORRELATION)
 
 
-def _states(
+def _different_states(
     policy: Policy, sample: Dataset, rows: np.ndarray, taken: np.ndarray, support: SupportModel
 ) -> tuple[DifferentState, ...]:
-    states = sample.observations[rows]
+    """Where the policy is farthest from what the log usually does, one state of an episode."""
+    states, recorded = sample.observations[rows], sample.actions[rows]
     usual = support.usual(states).actions
     columns = policy.action_columns
-    distance = np.zeros(len(rows))
+    squares = np.zeros(len(rows))
     for index, column in enumerate(columns):
         if column.kind == "discrete":
-            distance += taken[:, index] != usual[:, index]
+            squares += taken[:, index] != usual[:, index]
         else:
-            spread = max(float(sample.actions[rows, index].std()), 1e-9)
-            distance += np.square((taken[:, index] - usual[:, index]) / spread)
+            spread = max(float(recorded[:, index].std()), 1e-9)
+            squares += np.square((taken[:, index] - usual[:, index]) / spread)
             usual[:, index] = np.clip(usual[:, index], column.low, column.high)
-    distance = np.sqrt(distance)
-    scores = support.scores(states, taken.astype(np.float32))
+    distance = np.sqrt(squares)
+    scores = np.asarray(support.scores(states, taken.astype(np.float32)).action)
     episodes = np.searchsorted(sample.episode_ends, rows)
     order = np.argsort(-distance, kind="stable")
     _, first = np.unique(episodes[order], return_index=True)
-    chosen = order[np.sort(first)][:NUM_STATES]
     return tuple(
         DifferentState(
-            int(rows[place]),
-            int(episodes[place]),
-            _observed(policy, sample, states[place]),
-            _named(columns, sample.actions[rows[place]]),
-            _named(columns, usual[place]),
-            _named(columns, taken[place]),
-            float(distance[place]),
-            float(np.asarray(scores.action)[place]),
+            int(rows[row]),
+            int(episodes[row]),
+            _observed(policy, sample, states[row]),
+            _named(columns, recorded[row]),
+            _named(columns, usual[row]),
+            _named(columns, taken[row]),
+            float(distance[row]),
+            float(scores[row]),
         )
-        for place in chosen
-        if distance[place] > 0
+        for row in order[np.sort(first)][:NUM_STATES]
+        if distance[row] > 0
     )
 
 
@@ -248,19 +240,18 @@ def _observed(policy: Policy, sample: Dataset, state: np.ndarray) -> dict[str, A
     """The observation by column; labels where a table's encoder knows them."""
     if policy.encoder is None:
         return dict(zip(observation_names(sample), map(float, state), strict=True))
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     start = 0
     for column in policy.encoder.inputs:
         part = state[start : start + len(column.feature_names)]
-        start += len(column.feature_names)
-        is_absent = column.missing == "indicator" and part[-1] == 1
-        if is_absent:
-            found[column.name] = None
+        start += len(part)
+        if column.missing == "indicator" and part[-1] == 1:
+            values[column.name] = None
         elif column.kind == "categorical":
-            found[column.name] = column.labels[int(np.argmax(part[: len(column.labels)]))]
+            values[column.name] = column.labels[int(np.argmax(part[: len(column.labels)]))]
         else:
-            found[column.name] = bool(part[0]) if column.kind == "boolean" else float(part[0])
-    return found
+            values[column.name] = bool(part[0]) if column.kind == "boolean" else float(part[0])
+    return values
 
 
 def _text(value: Any) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vem.training.run import Run
 
 
-NAME_ONE = "say which task it is (--task NAME), or give vem evaluate an environment (--env ID)"
+NAME_ONE = "give vem evaluate an environment (--env ID), or say in training which task it is (--task NAME)"
 
 
 PACKAGES = ("gymnasium", "gymnasium_robotics", "vem")

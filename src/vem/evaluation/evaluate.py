@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vem.errors import RunError, SettingsError
+from vem.errors import RunError, SettingsError, require
 from vem.evaluation.environments import RunTarget, environment_references, find_target, named_environment
 from vem.evaluation.results import Evaluation, summarize
 from vem.evaluation.rollout import Environment
+from vem.evaluation.video import record_videos
 from vem.evaluation.workers import Evaluator
 from vem.policy import Policy, load_policy
-from vem.training.records import Actions, EpisodeRecord
+from vem.training.records import Actions
 from vem.training.request import check_period
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def evaluate(
     workers: int | None = None,
     stochastic: bool | None = None,
     progress: bool = True,
+    video: str | Path | None = None,
 ) -> Evaluation:
     """Evaluate the policies of a finished run, or one policy.
 
@@ -48,33 +50,34 @@ def evaluate(
     task, or a function that makes an environment. Episode i has the same seed for every policy, and ``workers``, the
     number of processes (default: one a core), changes nothing but the time. Actions are sampled if ``stochastic``, else
     the policy's mean; None: sampled for policies that say so (``Policy.is_drawn``), as guided ones do. ``progress``
-    counts the episodes on a terminal.
+    counts the episodes on a terminal. ``video`` is a directory for a video of each policy's first episode.
     """
+    if video is not None:
+        require("gymnasium", "moviepy")
+    target = None
     if isinstance(run_or_policy, Policy):
-        return _evaluate_policy(run_or_policy, environment, episodes, seed, workers, stochastic, progress)
-    directory = getattr(run_or_policy, "directory", run_or_policy)
-    if not isinstance(directory, str | Path):
-        raise SettingsError(f"{run_or_policy!r} cannot be evaluated; give a run, its directory or a policy")
-    target = find_target(directory, environment)
-    missing = [path.stem for path in target.files.policy_paths if not path.exists()]
-    if missing:
-        raise RunError(
-            f"{directory} has no policy of {', '.join(missing)}: the run has not finished; go on with "
-            f"vem train --resume {directory}, then evaluate it"
-        )
-    policies = [load_policy(path) for path in target.files.policy_paths]
-    with Evaluator(target.environment, workers) as evaluator, _counter(progress) as show:
-        return evaluate_run_at(
-            target,
-            policies,
-            target.steps,
-            evaluator,
-            episodes,
-            seed,
-            is_stochastic=stochastic,
-            num_paths=NUM_PATHS,
-            show=show,
-        )
+        policies = {str(run_or_policy.info.get("trial", "policy")): run_or_policy}
+        environment = environment or named_environment(run_or_policy.info.get("environment"))
+        if environment is None:
+            raise SettingsError("the policy names no environment; give one: evaluate(policy, environment)")
+    else:
+        target = find_target(_directory(run_or_policy), environment)
+        policies = finished_policies(target.files)
+        environment = target.environment
+    with Evaluator(environment, workers) as evaluator, _counter(progress) as show:
+        how = {"is_stochastic": stochastic, "show": show}
+        if target is not None:
+            acting = list(policies.values())
+            found = evaluate_run_at(target, acting, target.steps, evaluator, episodes, seed, num_paths=NUM_PATHS, **how)
+        else:
+            [(trial, policy)] = policies.items()
+            name, references = environment_references(environment)
+            results = summarize(evaluator.evaluate(policies, episodes, seed, **how), {trial: {}}, references)
+            actions, steps = how_acting([policy], stochastic), policy.info.get("steps")
+            found = Evaluation(name, references, episodes, seed, actions, steps, *results)
+    if video is not None:
+        record_videos(environment, policies, video, seed, stochastic)
+    return found
 
 
 def evaluate_run_at(
@@ -94,68 +97,39 @@ def evaluate_run_at(
     Writes the episodes and the summary into the run directory. ``show`` is called with the episodes done and to do.
     """
     actors = dict(zip(target.trials, policies, strict=True))
-    records = [
-        dataclasses.replace(record, steps=steps, environment=target.other_environment)
-        for record in _episodes(evaluator, actors, num_episodes, seed, is_stochastic, num_paths, show)
-    ]
+    done = evaluator.evaluate(actors, num_episodes, seed, is_stochastic=is_stochastic, num_paths=num_paths, show=show)
+    records = [dataclasses.replace(record, steps=steps, environment=target.other_environment) for record in done]
     target.files.write_episodes(records)
-    evaluation = Evaluation(
-        target.environment_name,
-        target.references,
-        num_episodes,
-        seed,
-        how_acting(policies, is_stochastic),
-        steps,
-        *summarize(records, target.trials, target.references),
-    )
-    target.files.write_summary(evaluation.to_json(), target.other_environment)
-    return evaluation
-
-
-def _evaluate_policy(
-    policy: Policy,
-    environment: Environment | None,
-    episodes: int,
-    seed: int,
-    workers: int | None,
-    stochastic: bool | None,
-    progress: bool,
-) -> Evaluation:
-    environment = environment or named_environment(policy.info.get("environment"))
-    if environment is None:
-        raise SettingsError("the policy names no environment; give one: evaluate(policy, environment)")
-    name, references = environment_references(environment)
-    trial = str(policy.info.get("trial", "policy"))
-    with Evaluator(environment, workers) as evaluator, _counter(progress) as show:
-        records = _episodes(evaluator, {trial: policy}, episodes, seed, stochastic, 0, show)
-    results = summarize(records, {trial: {}}, references)
-    actions = how_acting([policy], stochastic)
-    return Evaluation(name, references, episodes, seed, actions, policy.info.get("steps"), *results)
+    results = summarize(records, target.trials, target.references)
+    actions = how_acting(policies, is_stochastic)
+    found = Evaluation(target.environment_name, target.references, num_episodes, seed, actions, steps, *results)
+    target.files.write_summary(found.to_json(), target.other_environment)
+    return found
 
 
 def how_acting(policies: Iterable[Policy], is_stochastic: bool | None = None) -> Actions:
     """How the policies act in an evaluation; None: each as it says."""
-    found = {policy.is_drawn for policy in policies} if is_stochastic is None else {is_stochastic}
-    return "both" if len(found) > 1 else "sampled" if found == {True} else "mean"
+    sampled = {policy.is_drawn for policy in policies} if is_stochastic is None else {is_stochastic}
+    return "both" if len(sampled) > 1 else "sampled" if sampled == {True} else "mean"
 
 
-def _episodes(
-    evaluator: Evaluator,
-    actors: dict[str, Policy],
-    num_episodes: int,
-    seed: int,
-    is_stochastic: bool | None,
-    num_paths: int,
-    show: Callable[[int, int], None],
-) -> list[EpisodeRecord]:
-    """The records in the order of the actors and of the episodes."""
-    total = num_episodes * len(actors)
-    records: list[EpisodeRecord] = []
-    for record in evaluator.episodes(actors, num_episodes, seed, is_stochastic=is_stochastic, num_paths=num_paths):
-        records.append(record)
-        show(len(records), total)
-    order = {name: index for index, name in enumerate(actors)}
-    return sorted(records, key=lambda record: (order[record.trial], record.episode))
+def _directory(run: Run | str | Path) -> str | Path:
+    directory = getattr(run, "directory", run)
+    if not isinstance(directory, str | Path):
+        raise SettingsError(f"{run!r} cannot be evaluated; give a run, its directory or a policy")
+    return directory
+
+
+def finished_policies(run: Run) -> dict[str, Policy]:
+    """The policies of a finished run by the names of its trials; RunError if some are missing."""
+    missing = [path.stem for path in run.policy_paths if not path.exists()]
+    if missing:
+        raise RunError(
+            f"{run.directory} has no policy of {', '.join(missing)}: the run has not finished; go on with "
+            f"vem train --resume {run.directory} first"
+        )
+    names = [trial.name for trial in run.config.trials]
+    return dict(zip(names, map(load_policy, run.policy_paths), strict=True))
 
 
 @contextmanager

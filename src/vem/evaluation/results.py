@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vem.evaluation.environments import References
-from vem.evaluation.statistics import Spread, Table, over_seeds
+from vem.evaluation.statistics import Spread, Table, Tabled, over_seeds
 from vem.storage import misfit
 from vem.tasks import normalized_score
 from vem.training.files import RunFiles
@@ -39,6 +38,17 @@ class Quantity(NamedTuple):
         digits = 1 if abs(shown) >= 100 else self.digits
         return f"{shown:.3g}" if digits is None else f"{shown:.{digits}f}"
 
+    def mean_std(self, spread: Spread | None) -> str:
+        """Mean and standard deviation over seeds."""
+        return "-" if spread is None else f"{self.text(spread.mean)} ± {self.text(spread.std)}"
+
+    def middle(self, spread: Spread | None) -> str:
+        """The inter-quartile mean and its interval."""
+        if spread is None:
+            return ""
+        ends = "" if spread.interval is None else f" [{', '.join(map(self.text, spread.interval))}]"
+        return self.text(spread.interquartile_mean) + ends
+
 
 def _score(episode: EpisodeRecord, references: References | None) -> float | None:
     if references is None or episode.episode_return is None:
@@ -46,8 +56,8 @@ def _score(episode: EpisodeRecord, references: References | None) -> float | Non
     return normalized_score(references, episode.episode_return)
 
 
-def _difference(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else first - second
+def _error(value: float | None, target: float | None) -> float | None:
+    return None if value is None or target is None else value - target
 
 
 QUANTITIES: dict[str, Quantity] = {
@@ -57,10 +67,8 @@ QUANTITIES: dict[str, Quantity] = {
     "length": Quantity("length", lambda episode, _: episode.length, 1),
     "discounted_return": Quantity("discounted return", lambda episode, _: episode.discounted_return),
     "value_start": Quantity("V(s0)", lambda episode, _: episode.value_start),
-    "value_error_start": Quantity(
-        "V − G at s0", lambda episode, _: _difference(episode.value_start, episode.target_start)
-    ),
-    "value_error": Quantity("V − G", lambda episode, _: _difference(episode.value_mean, episode.target_mean)),
+    "value_error_start": Quantity("V − G at s0", lambda episode, _: _error(episode.value_start, episode.target_start)),
+    "value_error": Quantity("V − G", lambda episode, _: _error(episode.value_mean, episode.target_mean)),
 }
 
 
@@ -83,7 +91,7 @@ WIDE = ("return", "score", "success")
 
 
 @dataclass(frozen=True)
-class MemberResult:
+class TrialResult:
     """The episodes of one policy."""
 
     means: dict[str, float | None]
@@ -103,8 +111,8 @@ class GroupResult:
     """Quantity → mean, standard deviation, inter-quartile mean and interval over seeds; absent where unknown."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Tabled):
     """What evaluating one or more policies gave; printing it gives a table."""
 
     environment: str
@@ -117,39 +125,32 @@ class Evaluation:
     """How the policies acted: by their mean or by samples."""
     steps: int | None
     """Training steps behind the policies."""
-    trials: dict[str, MemberResult]
+    trials: dict[str, TrialResult]
     groups: tuple[GroupResult, ...]
+
+    def _first(self, quantity: str) -> Spread | None:
+        return self.groups[0].quantities.get(quantity)
 
     @property
     def seed_scores(self) -> list[float]:
         """The score of each seed of the first setting, where it has one."""
-        found = (self.trials[name].means.get("score") for name in self.groups[0].trials)
-        return [score for score in found if score is not None]
+        scores = (self.trials[name].means.get("score") for name in self.groups[0].trials)
+        return [score for score in scores if score is not None]
 
     @property
     def score(self) -> Spread | None:
         """The normalized score of the first group; None without reference scores."""
-        return self.groups[0].quantities.get("score")
+        return self._first("score")
 
     @property
     def returns(self) -> Spread | None:
         """The return of the first group; None if every episode failed."""
-        return self.groups[0].quantities.get("return")
+        return self._first("return")
 
     @property
     def success(self) -> Spread | None:
         """The success rate (0 to 1) of the first group; None where the environment reports none."""
-        return self.groups[0].quantities.get("success")
-
-    @property
-    def length(self) -> Spread | None:
-        """The length of an episode of the first group."""
-        return self.groups[0].quantities.get("length")
-
-    @property
-    def value_error(self) -> Spread | None:
-        """V − G of the first group; None for policies without values."""
-        return self.groups[0].quantities.get("value_error")
+        return self._first("success")
 
     @property
     def first_error(self) -> str | None:
@@ -159,48 +160,37 @@ class Evaluation:
     @property
     def table(self) -> Table:
         """The table that ``vem evaluate`` prints."""
-        names = [
-            name
-            for name in QUANTITIES
+        shown = {
+            name: quantity
+            for name, quantity in QUANTITIES.items()
             if name != "discounted_return" and any(row.means.get(name) is not None for row in self.trials.values())
-        ]
+        }
         rows = [
-            [name, *(QUANTITIES[column].text(row.means.get(column)) for column in names)]
-            for name, row in self.trials.items()
+            [trial, *(quantity.text(row.means.get(name)) for name, quantity in shown.items())]
+            for trial, row in self.trials.items()
         ]
         for group in self.groups:
-            label = " ".join(f"{name} {value:g}" for name, value in group.settings.items())
+            label, spreads = settings_text(group.settings), group.quantities
             if len(group.trials) > 1:
                 title = f"{label} mean ± std, {len(group.trials)} seeds".strip()
-                rows.append([title, *(_mean_std(group.quantities.get(name), name) for name in names)])
-            rows.append([f"{label} IQM [95 %]".strip(), *(_interval(group.quantities.get(n), n) for n in names)])
+                rows.append([title, *(quantity.mean_std(spreads.get(name)) for name, quantity in shown.items())])
+            intervals = [quantity.middle(spreads.get(name)) if name in WIDE else "" for name, quantity in shown.items()]
+            rows.append([f"{label} IQM [95 %]".strip(), *intervals])
         actions = "mean or sampled actions" if self.actions == "both" else f"{self.actions} actions"
         after = "" if self.steps is None else f", after {self.steps:,} steps"
         title = f"{self.environment}: {self.episodes} episodes a policy, {actions}{after}"
-        header = ["policy", *(QUANTITIES[name].heading for name in names)]
-        return Table(title, header, rows, self._notes("value_error" in names))
-
-    def _notes(self, has_values: bool) -> list[str]:
         notes = ["score: no reference scores are known for this environment"]
         if self.references is not None:
             minimum, maximum, source = self.references
             notes = [f"score: 0 at return {minimum:g}, 100 at {maximum:g} ({source})"]
-        if has_values:
+        if "value_error" in shown:
             notes.append("V − G: value minus the discounted return that followed, at the start and over all steps")
         notes += [
-            f"{name}: {row.num_failed} episodes failed and are left out, first: {row.first_error}"
-            for name, row in self.trials.items()
+            f"{trial}: {row.num_failed} episodes failed and are left out, first: {row.first_error}"
+            for trial, row in self.trials.items()
             if row.num_failed
         ]
-        return notes
-
-    def __str__(self) -> str:
-        """The table as text."""
-        return str(self.table)
-
-    def _repr_html_(self) -> str:
-        """The table in a notebook."""
-        return self.table._repr_html_()
+        return Table(title, ["policy", *(quantity.heading for quantity in shown.values())], rows, notes)
 
     def to_json(self) -> EvaluationSummary:
         """The evaluation as JSON values, as a run directory keeps it."""
@@ -232,7 +222,7 @@ class Evaluation:
         try:
             references = stored["references"]
             trials = {
-                name: MemberResult(
+                name: TrialResult(
                     {quantity: row.get(quantity) for quantity in QUANTITIES}, row["num_failed"], row["first_error"]
                 )
                 for name, row in stored["trials"].items()
@@ -269,7 +259,7 @@ def read_evaluation(files: RunFiles, environment: str | None = None) -> Evaluati
 
 def summarize(
     records: Sequence[EpisodeRecord], trials: Mapping[str, Mapping[str, float]], references: References | None
-) -> tuple[dict[str, MemberResult], tuple[GroupResult, ...]]:
+) -> tuple[dict[str, TrialResult], tuple[GroupResult, ...]]:
     """Means of every trial's episodes, and statistics over the seeds of each combination of swept settings.
 
     ``trials``: name → values of the swept settings. Failed episodes are counted and left out.
@@ -279,35 +269,30 @@ def summarize(
     for name in trials:
         errors = [record.error for record in records if record.trial == name and record.error]
         means = {q: float(found[name].mean()) if name in found else None for q, found in values.items()}
-        results[name] = MemberResult(means, len(errors), errors[0] if errors else None)
-    combinations: dict[str, list[str]] = {}
-    for name, swept in trials.items():
-        combinations.setdefault(json.dumps(swept), []).append(name)
+        results[name] = TrialResult(means, len(errors), errors[0] if errors else None)
     groups = []
-    for text, names in combinations.items():
+    for settings, names in same_settings(trials):
         spreads = {}
         for quantity, found in values.items():
             if known := [found[name] for name in names if name in found]:
                 spreads[quantity] = over_seeds(known)
-        groups.append(GroupResult(json.loads(text), tuple(names), spreads))
+        groups.append(GroupResult(settings, names, spreads))
     return results, tuple(groups)
+
+
+def same_settings(swept: Mapping[str, Mapping[str, float]]) -> list[tuple[dict[str, float], tuple[str, ...]]]:
+    """Each combination of swept settings, and the trials that have it and differ by their seed alone."""
+    names: dict[tuple[tuple[str, float], ...], list[str]] = {}
+    for name, settings in swept.items():
+        names.setdefault(tuple(settings.items()), []).append(name)
+    return [(dict(settings), tuple(trials)) for settings, trials in names.items()]
+
+
+def settings_text(settings: Mapping[str, float]) -> str:
+    """Swept settings as tables name them."""
+    return " ".join(f"{name} {value:g}" for name, value in settings.items())
 
 
 def _spread(stored: dict[str, Any]) -> Spread:
     interval = stored["interval"]
     return Spread(**{**stored, "interval": None if interval is None else tuple(interval)})
-
-
-def _mean_std(spread: Spread | None, name: str) -> str:
-    if spread is None:
-        return "-"
-    text = QUANTITIES[name].text
-    return f"{text(spread.mean)} ± {text(spread.std)}"
-
-
-def _interval(spread: Spread | None, name: str) -> str:
-    if spread is None or name not in WIDE:
-        return ""
-    text = QUANTITIES[name].text
-    middle = text(spread.interquartile_mean)
-    return middle if spread.interval is None else f"{middle} [{', '.join(map(text, spread.interval))}]"

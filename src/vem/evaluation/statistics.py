@@ -63,29 +63,15 @@ def stratified_interval(
     confidence: float = CONFIDENCE,
     num_resamples: int = NUM_RESAMPLES,
     seed: int = 0,
-) -> tuple[float, float] | None:
+) -> tuple[Any, Any] | None:
     """The percentile bootstrap interval of ``statistic(*strata, axis=-1)``, resampling within each stratum.
 
     Strata may be seeds with their episodes (``over_seeds``) or tasks with the scores of their seeds. None where a
-    stratum has fewer than two values.
+    stratum has fewer than two values. A statistic of several numbers puts them on leading axes, and both ends are
+    arrays then.
     """
     if not strata or min(map(len, strata)) < 2:
         return None
-    low, high = stratified_bounds(strata, statistic, confidence, num_resamples, seed)
-    return float(low), float(high)
-
-
-def stratified_bounds(
-    strata: Sequence[np.ndarray],
-    statistic: Callable[..., np.ndarray],
-    confidence: float = CONFIDENCE,
-    num_resamples: int = NUM_RESAMPLES,
-    seed: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Both ends of the percentile bootstrap interval of each number that ``statistic(*strata, axis=-1)`` gives.
-
-    A statistic of several numbers puts them on leading axes.
-    """
     from scipy.stats import bootstrap
 
     result = bootstrap(
@@ -97,7 +83,8 @@ def stratified_bounds(
         method="percentile",
         rng=np.random.default_rng(seed),
     )
-    return result.confidence_interval.low, result.confidence_interval.high
+    low, high = (end if np.ndim(end) else float(end) for end in result.confidence_interval)
+    return low, high
 
 
 def mark_best(spreads: Sequence[Spread]) -> list[Mark]:
@@ -172,6 +159,26 @@ class Table(NamedTuple):
             print(note)
 
 
+class Tabled:
+    """A result that prints as its table."""
+
+    @property
+    def table(self) -> Table:
+        """The table."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """The table as text."""
+        return str(self.table)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.table.title}>"
+
+    def _repr_html_(self) -> str:
+        """The table in a notebook."""
+        return self.table._repr_html_()
+
+
 # Statistics over several tasks: how good methods are on the whole, from the score of each task and seed.
 
 
@@ -205,18 +212,14 @@ class Profile(NamedTuple):
     high: np.ndarray | None
 
 
-@dataclass(frozen=True)
-class OverTasks:
+@dataclass(frozen=True, repr=False)
+class OverTasks(Tabled):
     """Methods on the tasks that all of them have; printing it gives a table."""
 
     scores: dict[str, dict[str, np.ndarray]]
     """Method → task → the score of each seed."""
-    few: dict[str, int] = field(default_factory=dict)
-    """Method that is left out, because it lacks most tasks → how many it has."""
-    lacking: dict[str, list[str]] = field(default_factory=dict)
-    """Task that is left out → the methods without a score on it."""
-    notes: tuple[str, ...] = ()
-    """What else was left out, in sentences."""
+    left_out: list[str] = field(default_factory=list)
+    """What was left out and why, in sentences."""
 
     @property
     def methods(self) -> list[str]:
@@ -240,17 +243,17 @@ class OverTasks:
     @cached_property
     def aggregates(self) -> dict[str, Aggregate]:
         """The Aggregate of every method."""
+        statistics = (_interquartile_mean_of_runs, _mean_over_tasks)
         return {
-            method: Aggregate(_estimate(strata, _interquartile_mean_of_runs), _estimate(strata, _mean_over_tasks))
+            method: Aggregate(*(_estimate(self.strata(method), statistic) for statistic in statistics))
             for method in self.methods
-            for strata in [self.strata(method)]
         }
 
     @cached_property
     def marks(self) -> dict[str, Mark]:
         """Which inter-quartile mean is the highest, and which ones its interval contains."""
-        found = [aggregate.interquartile_mean for aggregate in self.aggregates.values()]
-        marks = mark_best([Spread(one.value, None, one.value, one.interval) for one in found])
+        middles = [aggregate.interquartile_mean for aggregate in self.aggregates.values()]
+        marks = mark_best([Spread(value, None, value, interval) for value, interval in middles])
         return dict(zip(self.methods, marks, strict=True))
 
     def improvement(self, first: str, second: str) -> Estimate:
@@ -281,21 +284,7 @@ class OverTasks:
             above = [(values > levels.reshape(-1, *[1] * values.ndim)).mean(axis) for values in strata]
             return np.mean(above, axis=0)
 
-        bounds = stratified_bounds(strata, shares) if _has_seeds(strata) else (None, None)
-        return Profile(shares(*strata), *bounds)
-
-    @property
-    def left_out(self) -> list[str]:
-        """What was left out and why, in sentences."""
-        sentences = []
-        if self.few:
-            total = len(self.tasks) + len(self.lacking)
-            counts = ", ".join(f"{method} ({count} of {total})" for method, count in self.few.items())
-            sentences.append(f"Methods left out, with scores on fewer than half of the datasets: {counts}.")
-        if self.lacking:
-            tasks = ", ".join(f"{task} ({', '.join(methods)})" for task, methods in self.lacking.items())
-            sentences.append(f"Datasets left out, on which a method has no score: {tasks}.")
-        return [*sentences, *self.notes]
+        return Profile(shares(*strata), *(stratified_interval(strata, shares) or (None, None)))
 
     @property
     def seeds_text(self) -> str:
@@ -330,26 +319,17 @@ class OverTasks:
             notes[0] = f"* best   ≈ within the best one's interval; {notes[0]}"
         return Table(title, self.header, self.rows, notes)
 
-    def __str__(self) -> str:
-        """The table as text."""
-        return str(self.table)
-
     def to_json(self) -> dict[str, Any]:
         """The statistics as JSON values."""
-        methods = {
-            method: {
-                "interquartile_mean": aggregate.interquartile_mean._asdict(),
-                "mean": aggregate.mean._asdict(),
-                "mark": self.marks[method],
-            }
-            for method, aggregate in self.aggregates.items()
-        }
+        methods = {}
+        for method, aggregate in self.aggregates.items():
+            statistics = {name: estimate._asdict() for name, estimate in aggregate._asdict().items()}
+            methods[method] = {**statistics, "mark": self.marks[method]}
         improvements = {other: estimate._asdict() for other, estimate in self.improvements.items()}
-        first = self.methods[0]
         return {
             "datasets": self.tasks,
             "methods": methods,
-            "improvement": {"first": first, "over": improvements},
+            "improvement": {"first": self.methods[0], "over": improvements},
             "left_out": self.left_out,
         }
 
@@ -367,10 +347,21 @@ def over_tasks(
     }
     every = list(dict.fromkeys(task for tasks in known.values() for task in tasks))
     few = {method: len(tasks) for method, tasks in known.items() if len(tasks) < LEAST_SHARE * len(every) or not tasks}
-    kept = {method: tasks for method, tasks in known.items() if method not in few}
-    missing = {task: [method for method, tasks in kept.items() if task not in tasks] for task in every}
-    common = {method: {task: tasks[task] for task in every if not missing[task]} for method, tasks in kept.items()}
-    return OverTasks(common, few, {task: lack for task, lack in missing.items() if lack}, tuple(notes))
+    compared = {method: tasks for method, tasks in known.items() if method not in few}
+    lacking = {
+        task: methods
+        for task in every
+        if (methods := [method for method, tasks in compared.items() if task not in tasks])
+    }
+    common = [task for task in every if task not in lacking]
+    left_out = list(notes)
+    if lacking:
+        texts = ", ".join(f"{task} ({', '.join(methods)})" for task, methods in lacking.items())
+        left_out.insert(0, f"Datasets left out, on which a method has no score: {texts}.")
+    if few:
+        counts = ", ".join(f"{method} ({count} of {len(every)})" for method, count in few.items())
+        left_out.insert(0, f"Methods left out, with scores on fewer than half of the datasets: {counts}.")
+    return OverTasks({method: {task: tasks[task] for task in common} for method, tasks in compared.items()}, left_out)
 
 
 def estimate_text(estimate: Estimate, digits: int = 1) -> str:
@@ -379,11 +370,6 @@ def estimate_text(estimate: Estimate, digits: int = 1) -> str:
         f"{round(number, digits) + 0.0:.{digits}f}" for number in (estimate.value, *(estimate.interval or ()))
     )
     return f"{value} [{', '.join(ends)}]" if ends else value
-
-
-def _has_seeds(strata: Sequence[np.ndarray]) -> bool:
-    """Whether there is something to resample in every task."""
-    return bool(strata) and min(map(len, strata)) > 1
 
 
 def _estimate(strata: Sequence[np.ndarray], statistic: Any) -> Estimate:
@@ -401,8 +387,8 @@ def _mean_over_tasks(*strata: np.ndarray, axis: int = -1) -> Any:
 def _probability_of_improvement(*strata: np.ndarray, axis: int = -1) -> Any:
     """Mean over tasks of P(x > y) + ½·P(x = y); the first half of the strata is one method, the second the other."""
     half = len(strata) // 2
-    found = []
+    chances = []
     for x, y in zip(strata[:half], strata[half:], strict=True):
         difference = x[..., :, None] - y[..., None, :]
-        found.append(((difference > 0) + 0.5 * (difference == 0)).mean((-2, -1)))
-    return np.mean(found, axis=0)
+        chances.append(((difference > 0) + 0.5 * (difference == 0)).mean((-2, -1)))
+    return np.mean(chances, axis=0)

@@ -16,7 +16,17 @@ import numpy as np
 from vem.data.actions import ActionColumn, columns_from_json, discrete_column
 from vem.data.encoding import Encoder
 from vem.errors import DataError, RunError
-from vem.policy.kinds import DRAWN_KINDS, KIND_VALUES, VALUES, Tensors, choices_in, find_actor, find_problem, network
+from vem.policy.kinds import (
+    Tensors,
+    bounded,
+    choices_in,
+    find_kind,
+    find_problem,
+    find_value,
+    joined,
+    network,
+    normalized,
+)
 from vem.policy.support import PREFIX, Support, SupportModel, stored_support, support_problem
 from vem.storage import flatten, read_tensors, write_tensors
 
@@ -32,7 +42,7 @@ SLICE_ROWS = 1024
 """Observations valued at a time: BCQ makes ten of each."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Policy:
     """A trained policy: ``act`` maps observations to actions within the data's bounds."""
 
@@ -42,6 +52,11 @@ class Policy:
     """Facts about its making: algorithm, seed, settings, dataset, environment, versions."""
     encoder: Encoder | None = None
     """How the log's own columns become observations and actions; for policies trained on a table."""
+
+    def __repr__(self) -> str:
+        names = [str(self.info[name]) for name in ("algorithm", "dataset", "trial") if self.info.get(name)]
+        sizes = f"{self.observation_size} observations to {self.action_size} actions"
+        return f"<Policy {' '.join(names)}: {self.kind}, {sizes}>"
 
     @property
     def observation_size(self) -> int:
@@ -75,17 +90,24 @@ class Policy:
     @property
     def has_value(self) -> bool:
         """Whether ``value`` is available."""
-        return self.kind in KIND_VALUES or any(f"{name}.0.weight" in self.tensors for name in VALUES)
+        return find_value(self.kind, self.tensors) is not None
 
     @property
     def has_guide(self) -> bool:
-        """Whether ``guide`` and ``execute`` are available."""
+        """Whether there is a ``guide``."""
         return self.kind == "guided"
+
+    @property
+    def guide(self) -> Guide:
+        """The guide and the executor of a guided policy; RunError for the others."""
+        if not self.has_guide:
+            raise RunError(f"a {self.info.get('algorithm', self.kind)} policy of kind {self.kind} has no guide")
+        return Guide(self)
 
     @property
     def is_drawn(self) -> bool:
         """Whether it is evaluated with drawn actions, ``act(observation, generator)``, and not with its mean."""
-        return self.kind in DRAWN_KINDS
+        return find_kind(self.kind).is_drawn
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -115,13 +137,13 @@ class Policy:
         numbers for a single observation and arrays (n,) for a batch.
         """
         model = self.support_model if with_support else None
-        observed, single = self._rows(observations)
+        observed, single = _rows(self, observations)
         generator = None if key is None else np.random.default_rng(key)
         with np.errstate(**FAR_OUTSIDE):
-            inputs = self._normalized(observed)
-            actions = _finite(self._bounded(find_actor(self.kind)(self.tensors, inputs, generator)))
+            inputs = normalized(self.tensors, observed)
+            actions = _finite(bounded(self.tensors, find_kind(self.kind).act(self.tensors, inputs, generator)))
         if self.encoder is None or not _has_columns(observations):
-            taken = self._shaped(actions, single)
+            taken = _shaped(self, actions, single)
         else:
             taken = self.encoder.decode(actions)
             taken = {name: values[0].item() for name, values in taken.items()} if single else taken
@@ -137,7 +159,7 @@ class Policy:
         if self._support_model is None:
             raise RunError(
                 "this policy has no support data: it was written without them; train it again, or add them with "
-                "policy.with_support(vem.training.diagnostics.measure_support(dataset))"
+                "policy.with_support(vem.policy.support.measure_support(dataset))"
             )
         return self._support_model
 
@@ -158,110 +180,16 @@ class Policy:
 
         The mean over critics. Methods that learn Q have that of their mean action; BCQ the best of ten generated ones.
         """
-        if not self.has_value:
+        value = find_value(self.kind, self.tensors)
+        if value is None:
             raise RunError(f"a {self.info.get('algorithm', self.kind)} policy has no state values")
-        inputs, single = self._inputs(observations)
-        slices = [inputs[start : start + SLICE_ROWS] for start in range(0, len(inputs), SLICE_ROWS)]
+        observed, single = _rows(self, observations)
         with np.errstate(**FAR_OUTSIDE):
-            found = [np.zeros(0, np.float32), *(self._value(part) for part in slices)]
-            values = _finite(np.concatenate(found) * self.tensors["value_unit"])
+            inputs = normalized(self.tensors, observed)
+            parts = (inputs[start : start + SLICE_ROWS] for start in range(0, len(inputs), SLICE_ROWS))
+            valued = [np.zeros(0, np.float32), *(value(self.tensors, part) for part in parts)]
+            values = _finite(np.concatenate(valued) * self.tensors["value_unit"])
         return values[0] if single else values
-
-    def guide(self, observations: Any) -> np.ndarray:
-        """Where a guided policy heads for: the move in the observations' own units; 0 where it names none."""
-        unit = self.move_unit
-        inputs, single = self._inputs(observations)
-        with np.errstate(**FAR_OUTSIDE):
-            moves = _finite(unit * network(self.tensors, "guide", inputs))
-        return moves[0] if single else moves
-
-    def execute(self, observations: np.ndarray, moves: np.ndarray) -> np.ndarray:
-        """A guided policy's mean actions for moves of one's own, in the observations' units: e(s, Δ)."""
-        unit = self.move_unit
-        inputs, single = self._inputs(observations)
-        if np.shape(moves) != np.shape(observations):
-            raise RunError(
-                f"moves have shape {np.shape(moves)} and observations {np.shape(observations)}; give one each"
-            )
-        if not np.isfinite(moves).all():
-            raise RunError("moves hold NaN or infinity; a policy cannot act on them")
-        with np.errstate(**FAR_OUTSIDE):
-            scaled = np.where(unit > 0, np.asarray(moves, np.float32) / np.where(unit > 0, unit, 1), 0)
-            full = np.concatenate([inputs, scaled.reshape(inputs.shape)], axis=-1)
-            actions = _finite(self._bounded(find_actor("gaussian")(self.tensors, full, None)))
-        return self._shaped(actions, single)
-
-    @property
-    def move_unit(self) -> np.ndarray:
-        """σ of a guided policy's moves in the observations' units; 0 for dimensions that moves leave out."""
-        if not self.has_guide:
-            raise RunError(f"a {self.info.get('algorithm', self.kind)} policy of kind {self.kind} has no guide")
-        scale = self.tensors["move_scale"]
-        return np.where(scale > 0, self.tensors["observation_deviation"] / np.where(scale > 0, scale, 1), 0)
-
-    def _bounded(self, scaled: np.ndarray) -> np.ndarray:
-        """Actions in ±1 units as actions within the data's bounds; choices as their codes."""
-        low, high = self.tensors["action_low"], self.tensors["action_high"]
-        actions = np.clip((low + high) / 2 + scaled * (high - low) / 2, low, high).astype(np.float32)
-        choices = self.action_choices
-        return np.where(np.asarray(choices) > 0, scaled, actions).astype(np.float32) if choices else actions
-
-    def _shaped(self, actions: np.ndarray, single: bool) -> np.ndarray:
-        """Actions of shape (n, size) as ``act`` returns them."""
-        if choices := self.action_choices:
-            actions = actions.astype(np.int64) if all(choices) else actions
-            actions = actions[:, 0] if len(choices) == 1 else actions
-        return actions[0] if single else actions
-
-    def _value(self, inputs: np.ndarray) -> np.ndarray:
-        if self.kind in KIND_VALUES:
-            return KIND_VALUES[self.kind](self.tensors, inputs)
-        value = next(value for name, value in VALUES.items() if f"{name}.0.weight" in self.tensors)
-        return value(self.kind, self.tensors, inputs)
-
-    def _inputs(self, observations: Any) -> tuple[np.ndarray, bool]:
-        """Normalized observations, and whether it is a single one."""
-        observed, single = self._rows(observations)
-        return self._normalized(observed), single
-
-    def _normalized(self, observed: np.ndarray) -> np.ndarray:
-        with np.errstate(**FAR_OUTSIDE):
-            return (observed - self.tensors["observation_mean"]) / self.tensors["observation_deviation"]
-
-    def _rows(self, observations: Any) -> tuple[np.ndarray, bool]:
-        """Checked observations, (n, size), and whether it is a single one."""
-        inputs, single = self._observed(observations)
-        inputs = inputs[None] if single else inputs
-        if inputs.ndim != 2 or inputs.shape[1] != self.observation_size:
-            raise RunError(
-                f"observations have shape {np.shape(observations)}; this policy takes ({self.observation_size},) "
-                f"or (n, {self.observation_size})"
-            )
-        if not np.isfinite(inputs).all():
-            raise RunError("observations hold NaN or infinity; a policy cannot act on them")
-        return inputs, single
-
-    def _observed(self, observations: Any) -> tuple[np.ndarray, bool]:
-        """The observations as an array, and whether it is a single one."""
-        if _has_columns(observations):
-            if self.encoder is None:
-                raise RunError(
-                    f"this policy was not trained on a table and knows no column names; give arrays of shape "
-                    f"({self.observation_size},) or (n, {self.observation_size})"
-                )
-            inputs, single = self.encoder.observe(observations)
-            return (inputs[0], True) if single else (inputs, False)
-        try:
-            with np.errstate(**FAR_OUTSIDE):
-                inputs = np.asarray(observations, np.float32)
-        except OverflowError:
-            raise RunError("observations hold a number that float32 cannot hold; give finite numbers") from None
-        except (TypeError, ValueError):
-            raise RunError(
-                f"observations are {type(observations).__name__}, which is no array of numbers; this policy takes "
-                f"shape ({self.observation_size},) or (n, {self.observation_size})"
-            ) from None
-        return inputs, inputs.ndim == 1
 
     def save(self, path: str | Path) -> None:
         """Write the policy file; an existing one is replaced only by a complete one."""
@@ -275,6 +203,43 @@ class Policy:
         from vem.policy.onnx import export_policy
 
         return export_policy(self, path)
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A guided policy in its two parts: called, where it heads for; ``execute``, what it does for a move."""
+
+    policy: Policy
+
+    @property
+    def unit(self) -> np.ndarray:
+        """σ of the moves in the observations' units; 0 for dimensions that moves leave out."""
+        scale = self.policy.tensors["move_scale"]
+        return np.where(scale > 0, self.policy.tensors["observation_deviation"] / np.where(scale > 0, scale, 1), 0)
+
+    def __call__(self, observations: Any) -> np.ndarray:
+        """Where the policy heads for: the move in the observations' own units; 0 where it names none."""
+        tensors = self.policy.tensors
+        observed, single = _rows(self.policy, observations)
+        with np.errstate(**FAR_OUTSIDE):
+            moves = _finite(self.unit * network(tensors, "guide", normalized(tensors, observed)))
+        return moves[0] if single else moves
+
+    def execute(self, observations: np.ndarray, moves: np.ndarray) -> np.ndarray:
+        """The policy's mean actions for moves of one's own, in the observations' units: e(s, Δ)."""
+        tensors, unit = self.policy.tensors, self.unit
+        observed, single = _rows(self.policy, observations)
+        if np.shape(moves) != np.shape(observations):
+            raise RunError(
+                f"moves have shape {np.shape(moves)} and observations {np.shape(observations)}; give one each"
+            )
+        if not np.isfinite(moves).all():
+            raise RunError("moves hold NaN or infinity; a policy cannot act on them")
+        with np.errstate(**FAR_OUTSIDE):
+            scaled = np.where(unit > 0, np.asarray(moves, np.float32) / np.where(unit > 0, unit, 1), 0)
+            inputs = joined(normalized(tensors, observed), scaled.reshape(observed.shape))
+            actions = _finite(bounded(tensors, find_kind("gaussian").act(tensors, inputs, None)))
+        return _shaped(self.policy, actions, single)
 
 
 def make_policy(
@@ -312,7 +277,7 @@ def load_policy(path: str | Path) -> Policy:
     if header.get("version") != VERSION:
         raise RunError(f"{path} has policy format version {header.get('version')}; this vem reads version {VERSION}")
     try:
-        find_actor(header.get("kind"))
+        find_kind(header.get("kind"))
     except RunError as error:
         raise RunError(f"{path}: {error}") from None
     needed = {"action_low", "action_high", "observation_mean", "observation_deviation", "value_unit"}
@@ -333,6 +298,51 @@ def load_policy(path: str | Path) -> Policy:
     if encoder is not None and (len(encoder.feature_names), len(encoder.outputs)) != sizes:
         raise RunError(f"{path} cannot act: its columns do not fit its networks; copy or train it again")
     return Policy(header["kind"], tensors, info, encoder)
+
+
+def _shaped(policy: Policy, actions: np.ndarray, single: bool) -> np.ndarray:
+    """Actions of shape (n, size) as ``act`` returns them."""
+    if choices := policy.action_choices:
+        actions = actions.astype(np.int64) if all(choices) else actions
+        actions = actions[:, 0] if len(choices) == 1 else actions
+    return actions[0] if single else actions
+
+
+def _rows(policy: Policy, observations: Any) -> tuple[np.ndarray, bool]:
+    """Checked observations, (n, size), and whether it is a single one."""
+    inputs, single = _observed(policy, observations)
+    inputs = inputs[None] if single else inputs
+    if inputs.ndim != 2 or inputs.shape[1] != policy.observation_size:
+        raise RunError(
+            f"observations have shape {np.shape(observations)}; this policy takes ({policy.observation_size},) "
+            f"or (n, {policy.observation_size})"
+        )
+    if not np.isfinite(inputs).all():
+        raise RunError("observations hold NaN or infinity; a policy cannot act on them")
+    return inputs, single
+
+
+def _observed(policy: Policy, observations: Any) -> tuple[np.ndarray, bool]:
+    """The observations as an array, and whether it is a single one."""
+    if _has_columns(observations):
+        if policy.encoder is None:
+            raise RunError(
+                f"this policy was not trained on a table and knows no column names; give arrays of shape "
+                f"({policy.observation_size},) or (n, {policy.observation_size})"
+            )
+        inputs, single = policy.encoder.observe(observations)
+        return (inputs[0], True) if single else (inputs, False)
+    try:
+        with np.errstate(**FAR_OUTSIDE):
+            inputs = np.asarray(observations, np.float32)
+    except OverflowError:
+        raise RunError("observations hold a number that float32 cannot hold; give finite numbers") from None
+    except (TypeError, ValueError):
+        raise RunError(
+            f"observations are {type(observations).__name__}, which is no array of numbers; this policy takes "
+            f"shape ({policy.observation_size},) or (n, {policy.observation_size})"
+        ) from None
+    return inputs, inputs.ndim == 1
 
 
 def _finite(found: np.ndarray) -> np.ndarray:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, checker, helper, numpy_helper
 
 from vem.data.encoding import ABSENT, Encoder, InputColumn, label_text, typed_label
 from vem.errors import RunError, SettingsError, require
-from vem.policy.kinds import Tensors, bcq_latents, choices_in
+from vem.policy.kinds import bounded, find_kind, normalized
 from vem.storage import write_file
 
 if TYPE_CHECKING:
@@ -76,28 +76,20 @@ def export_policy(
 
 def make_model(policy: Policy) -> Any:
     """The ONNX model of a policy, without metadata."""
-    from onnx import checker, helper
-
-    build, tensors, encoder = find_builder(policy.kind), policy.tensors, policy.encoder
-    graph = Graph([*policy.columns, *output_names(encoder).values(), valid_name(encoder), "observation"])
-    observed = observation(graph, encoder, policy.observation_size)
-    valid = finite_rows(graph, observed)
-    centered = graph.add("Sub", observed, graph.constant(tensors["observation_mean"]))
-    inputs = graph.add("Div", centered, graph.constant(tensors["observation_deviation"]))
-    actions = bounded(graph, tensors, build(graph, tensors, inputs))
-    give_actions(graph, tensors, encoder, actions, valid)
-    doc = "Most likely actions; rows whose output 'valid' is false could not be used."
-    opsets = [helper.make_opsetid("", OPSET)]
-    if any(node.domain == ML for node in graph.nodes):
-        opsets.append(helper.make_opsetid(ML, ML_OPSET))
-    model = helper.make_model(
-        graph.make("policy", doc),
-        opset_imports=opsets,
-        ir_version=IR_VERSION,
-        producer_name="vem",
-        producer_version=importlib.metadata.version("vem"),
-    )
-    checker.check_model(model, full_check=True)
+    tensors, encoder = policy.tensors, policy.encoder
+    graph = Graph([*policy.columns, *output_names(encoder).values(), valid_name(encoder), OBSERVATION])
+    try:
+        observed = observation(graph, encoder, policy.observation_size)
+        actions = bounded(tensors, find_kind(policy.kind).act(tensors, normalized(tensors, observed), None))
+        valid = np.all(np.isfinite(observed), axis=1) & np.all(np.isfinite(actions), axis=1)
+        give_actions(graph, policy, actions, valid)
+        model = graph.model("Most likely actions; rows whose output 'valid' is false could not be used.")
+        checker.check_model(model, full_check=True)
+    except Exception as error:  # a kind of one's own may do anything, and onnx has errors of its own
+        raise RunError(
+            f"a policy of kind {policy.kind!r} cannot be exported ({str(error).splitlines()[0]}); write how it acts "
+            "with functions of whole arrays that vem.policy.onnx knows"
+        ) from None
     return model
 
 
@@ -124,14 +116,23 @@ def metadata(policy: Policy) -> dict[str, Any]:
     return {**facts, "kind": policy.kind, "inputs": inputs, "actions": actions, "versions": versions}
 
 
-# A small builder of ONNX graphs: each call adds a node and returns the name of its output.
+# Arrays that note what NumPy does to them as nodes of an ONNX graph.
 
 
 BATCH = "batch"
 """Name of the dimension whose size is free."""
-FLOAT, INT, STRING, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING, TensorProto.BOOL
 ML = "ai.onnx.ml"
 """The standard's second set of operators, which has the dictionary from text to numbers."""
+OPERATORS = {
+    "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "negative": "Neg", "absolute": "Abs",
+    "matmul": "MatMul", "maximum": "Max", "minimum": "Min", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh",
+}  # fmt: skip
+TESTS = {
+    "equal": "Equal", "greater": "Greater", "greater_equal": "GreaterOrEqual", "less": "Less",
+    "less_equal": "LessOrEqual", "isnan": "IsNaN", "isinf": "IsInf", "bitwise_and": "And", "bitwise_or": "Or",
+    "invert": "Not",
+}  # fmt: skip
+"""NumPy's functions of single numbers → ONNX's operators; those of ``TESTS`` tell true from false."""
 
 
 class Graph:
@@ -144,7 +145,7 @@ class Graph:
         self.outputs: list[ValueInfoProto] = []
         self._names = set(reserved)
 
-    def name(self, stem: str) -> str:
+    def _name(self, stem: str) -> str:
         """A name that nothing in the graph has yet."""
         number = 0
         while (name := f"{stem}_{number}") in self._names:
@@ -152,54 +153,143 @@ class Graph:
         self._names.add(name)
         return name
 
-    def input(self, name: str, kind: int, *shape: int) -> str:
+    def model(self, doc: str) -> ModelProto:
+        """The graph as a model."""
+        opsets = [helper.make_opsetid("", OPSET)]
+        if any(node.domain == ML for node in self.nodes):
+            opsets.append(helper.make_opsetid(ML, ML_OPSET))
+        graph = helper.make_graph(self.nodes, "policy", self.inputs, self.outputs, self.constants, doc)
+        version = importlib.metadata.version("vem")
+        makers = {"producer_name": "vem", "producer_version": version, "ir_version": IR_VERSION}
+        return helper.make_model(graph, opset_imports=opsets, **makers)
+
+    def input(self, name: str, dtype: Any, *shape: int) -> Array:
         """An input of shape (batch, …)."""
-        self.inputs.append(helper.make_tensor_value_info(name, kind, [BATCH, *shape]))
-        return name
+        self.inputs.append(helper.make_tensor_value_info(name, _proto(dtype), [BATCH, *shape]))
+        return Array(self, name, np.dtype(dtype))
 
-    def output(self, value: str, name: str, kind: int, *shape: int) -> None:
-        """Give ``value`` as an output of shape (batch, …)."""
-        self.nodes.append(helper.make_node("Identity", [value], [name]))
-        self.outputs.append(helper.make_tensor_value_info(name, kind, [BATCH, *shape]))
+    def output(self, array: Array, name: str, *shape: int) -> None:
+        """Give an array as an output of shape (batch, …)."""
+        self.nodes.append(helper.make_node("Identity", [array.name], [name]))
+        self.outputs.append(helper.make_tensor_value_info(name, _proto(array.dtype), [BATCH, *shape]))
 
-    def constant(self, value: Any, dtype: Any = np.float32) -> str:
+    def constant(self, value: Any, dtype: Any) -> Array:
         """A constant array; text has dtype object."""
-        name = self.name("constant")
+        name = self._name("constant")
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
-        return name
+        return Array(self, name, np.dtype(dtype))
 
-    def add(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+    def add(self, operator: str, dtype: Any, *inputs: Array, domain: str = "", **attributes: Any) -> Array:
         """The output of one more node."""
-        name = self.name(operator)
-        self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
-        return name
+        name = self._name(operator)
+        names = [array.name for array in inputs]
+        self.nodes.append(helper.make_node(operator, names, [name], domain=domain, **attributes))
+        return Array(self, name, np.dtype(dtype))
 
-    def cast(self, value: str, kind: int) -> str:
-        """The value in another type."""
-        return self.add("Cast", value, to=kind)
+    def alike(self, *values: Any) -> list[Array]:
+        """Arrays and constants of one type: that of the arrays; float32 where one is of floats, or there is none."""
+        dtypes = {value.dtype for value in values if isinstance(value, Array)} or {np.dtype(np.float32)}
+        dtype = np.dtype(np.float32) if np.dtype(np.float32) in dtypes else np.result_type(*dtypes)
+        return [value.astype(dtype) if isinstance(value, Array) else self.constant(value, dtype) for value in values]
 
-    def column(self, values: str, index: int) -> str:
-        """Column ``index`` of values of shape (batch, columns), as (batch,)."""
-        return self.add("Gather", values, self.constant(index, np.int64), axis=1)
 
-    def unsqueezed(self, value: str, axis: int = 1) -> str:
-        """The value with one more axis."""
-        return self.add("Unsqueeze", value, self.constant([axis], np.int64))
+class Array(np.lib.mixins.NDArrayOperatorsMixin):
+    """A value of the graph: NumPy's functions and operators of it add nodes."""
 
-    def network(self, tensors: dict[str, np.ndarray], name: str, inputs: str) -> str:
-        """The output of the network stored under ``name``: ReLU between layers."""
-        index, hidden = 0, inputs
-        while f"{name}.{index}.weight" in tensors:
-            if index:
-                hidden = self.add("Relu", hidden)
-            hidden = self.add("MatMul", hidden, self.constant(tensors[f"{name}.{index}.weight"]))
-            hidden = self.add("Add", hidden, self.constant(tensors[f"{name}.{index}.bias"]))
-            index += 1
-        return hidden
+    def __init__(self, graph: Graph, name: str, dtype: np.dtype) -> None:
+        self.graph, self.name, self.dtype = graph, name, dtype
 
-    def make(self, name: str, doc: str) -> GraphProto:
-        """The graph."""
-        return helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.constants, doc)
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise TypeError("it asks for the numbers of an array")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        operator = OPERATORS.get(ufunc.__name__) or TESTS.get(ufunc.__name__)
+        if ufunc is np.isfinite:
+            return ~(np.isnan(self) | np.isinf(self))
+        if operator is None or method != "__call__" or options:
+            raise TypeError(f"numpy.{ufunc.__name__}")
+        arrays = self.graph.alike(*inputs)
+        dtype = np.bool_ if ufunc.__name__ in TESTS else arrays[0].dtype
+        return self.graph.add(operator, dtype, *arrays)
+
+    def __array_function__(self, function: Callable, types: Any, inputs: tuple, options: dict[str, Any]) -> Array:
+        if function not in FUNCTIONS:
+            raise TypeError(f"numpy.{function.__name__}")
+        return FUNCTIONS[function](self.graph, *inputs, **options)
+
+    def __getitem__(self, key: Any) -> Array:
+        """Slices, whole numbers and new axes; ``...`` in front of slices alone."""
+        parts, array, axis = key if isinstance(key, tuple) else (key,), self, 0
+        if parts[0] is Ellipsis:
+            parts = parts[1:]
+            axis = -len(parts)
+        for part in parts:
+            if part is None:
+                array = self.graph.add("Unsqueeze", self.dtype, array, self.graph.constant([axis], np.int64))
+            elif isinstance(part, slice):
+                if part != slice(None):
+                    stop = np.iinfo(np.int64).max if part.stop is None else part.stop
+                    numbers = (part.start or 0, stop, axis, part.step or 1)
+                    bounds = (self.graph.constant([number], np.int64) for number in numbers)
+                    array = self.graph.add("Slice", self.dtype, array, *bounds)
+            else:
+                array = self.graph.add("Gather", self.dtype, array, self.graph.constant(part, np.int64), axis=axis)
+                axis -= axis >= 0
+            axis += 1
+        return array
+
+    def astype(self, dtype: Any) -> Array:
+        """The array in another type."""
+        same = np.dtype(dtype) == self.dtype
+        return self if same else self.graph.add("Cast", dtype, self, to=_proto(dtype))
+
+
+def _proto(dtype: Any) -> int:
+    return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+def _concatenate(graph: Graph, arrays: Sequence[Any], axis: int = 0) -> Array:
+    same = graph.alike(*arrays)
+    return same[0] if len(same) == 1 else graph.add("Concat", same[0].dtype, *same, axis=axis)
+
+
+def _where(graph: Graph, condition: Any, chosen: Any, other: Any) -> Array:
+    if not isinstance(condition, Array):
+        condition = graph.constant(condition, np.bool_)
+    chosen, other = graph.alike(chosen, other)
+    return graph.add("Where", chosen.dtype, condition, chosen, other)
+
+
+def _all(graph: Graph, array: Array, axis: int, keepdims: bool = False) -> Array:
+    least = graph.add("ReduceMin", np.float32, array.astype(np.float32), axes=[axis], keepdims=keepdims)
+    return least.astype(np.bool_)
+
+
+def _zeros_like(graph: Graph, array: Array) -> Array:
+    zero = numpy_helper.from_array(np.zeros(1, np.float32))
+    return graph.add("ConstantOfShape", np.float32, graph.add("Shape", np.int64, array), value=zero)
+
+
+FUNCTIONS: dict[Callable, Callable[..., Array]] = {
+    np.concatenate: _concatenate,
+    np.where: _where,
+    np.all: _all,
+    np.zeros_like: _zeros_like,
+    np.clip: lambda graph, array, low, high: np.minimum(np.maximum(array, low), high),
+    np.argmax: lambda graph, array, axis, keepdims=False: graph.add(
+        "ArgMax", np.int64, array, axis=axis, keepdims=keepdims
+    ),
+    np.max: lambda graph, array, axis, keepdims=False: graph.add(
+        "ReduceMax", array.dtype, array, axes=[axis], keepdims=keepdims
+    ),
+    np.take_along_axis: lambda graph, array, indices, axis: graph.add(
+        "GatherND", array.dtype, array, indices, batch_dims=axis
+    ),
+}
+"""NumPy's other functions, as far as kinds of policies use them.
+
+``take_along_axis`` takes whole entries: indices of shape (…, 1).
+"""
 
 
 # The inputs and outputs of an exported policy: an observation and its action, or the log's own columns.
@@ -218,12 +308,11 @@ def missing_text(column: InputColumn) -> str:
     return text
 
 
-def observation(graph: Graph, encoder: Encoder | None, size: int) -> str:
+def observation(graph: Graph, encoder: Encoder | None, size: int) -> Any:
     """The inputs, as observations of shape (batch, size); NaN or infinite where a row cannot be used."""
     if encoder is None:
-        return graph.input(OBSERVATION, FLOAT, size)
-    columns = [_input(graph, column) for column in encoder.inputs]
-    return columns[0] if len(columns) == 1 else graph.add("Concat", *columns, axis=1)
+        return graph.input(OBSERVATION, np.float32, size)
+    return np.concatenate([_input(graph, column) for column in encoder.inputs], axis=1)
 
 
 def input_type(column: InputColumn) -> str:
@@ -233,53 +322,36 @@ def input_type(column: InputColumn) -> str:
     return "bool" if column.kind == "boolean" and column.missing != "indicator" else "float"
 
 
-def _input(graph: Graph, column: InputColumn) -> str:
-    """The numbers of one column, (batch, features), as ``InputColumn.encode`` gives them."""
+def _input(graph: Graph, column: InputColumn) -> Any:
+    """The numbers of one column, (batch, features)."""
     if column.kind == "categorical":
-        return _categories(graph, column)
+        codes = _codes(graph, column)
+        return np.where((codes == UNKNOWN)[:, None], np.nan, column.encode(codes))
     if input_type(column) == "bool":
-        return graph.unsqueezed(graph.cast(graph.input(column.name, BOOL), FLOAT))
-    values = graph.unsqueezed(graph.input(column.name, FLOAT))
-    absent = graph.add("IsNaN", values)
+        flags: Any = graph.input(column.name, np.bool_).astype(np.float32)
+        return column.encode(flags)
+    values: Any = graph.input(column.name, np.float32)
     for sentinel in column.sentinels:
-        absent = graph.add("Or", absent, graph.add("Equal", values, graph.constant(sentinel)))
+        values = np.where(values == sentinel, np.nan, values)
     if column.kind == "boolean":  # what is neither true nor false is refused
-        flags = (graph.add("Equal", values, graph.constant(flag)) for flag in (0.0, 1.0))
-        values = graph.add("Where", graph.add("Or", *flags), values, graph.constant(np.inf))
-    if column.missing != "indicator":
-        return graph.add("Where", absent, graph.constant(np.nan), values)
-    filled = graph.add("Where", absent, graph.constant(column.fill), values)
-    return graph.add("Concat", filled, graph.cast(absent, FLOAT), axis=1)
+        values = np.where((values == 0) | (values == 1) | np.isnan(values), values, np.inf)
+    return column.encode(values)
 
 
-def _categories(graph: Graph, column: InputColumn) -> str:
+def _codes(graph: Graph, column: InputColumn) -> Any:
+    """The codes of a categorical column's texts."""
     codes_of = {label: code for code, label in enumerate(column.labels)}
     codes_of |= {label_text(sentinel): ABSENT for sentinel in column.sentinels}
     codes_of[missing_text(column)] = ABSENT
-    codes = graph.add(
+    return graph.add(
         "LabelEncoder",
-        graph.input(column.name, STRING),
+        np.int64,
+        graph.input(column.name, object),
         domain=ML,
         keys_strings=list(codes_of),
         values_int64s=list(codes_of.values()),
         default_int64=UNKNOWN,
     )
-    codes = graph.unsqueezed(codes)
-    first = ABSENT if column.missing == "indicator" else 0
-    usable = graph.add("GreaterOrEqual", codes, graph.constant(first, np.int64))
-    hot = graph.cast(graph.add("Equal", codes, graph.constant(np.arange(len(column.labels)), np.int64)), FLOAT)
-    features = graph.add("Where", usable, hot, graph.constant(np.nan))
-    if column.missing != "indicator":
-        return features
-    absent = graph.add("Equal", codes, graph.constant(ABSENT, np.int64))
-    return graph.add("Concat", features, graph.cast(absent, FLOAT), axis=1)
-
-
-def finite_rows(graph: Graph, observations: str) -> str:
-    """Whether all numbers of a row are finite, (batch,)."""
-    wrong = graph.add("Or", graph.add("IsNaN", observations), graph.add("IsInf", observations))
-    fine = graph.cast(graph.add("Not", wrong), FLOAT)
-    return graph.cast(graph.add("ReduceMin", fine, axes=[1], keepdims=0), BOOL)
 
 
 def output_names(encoder: Encoder | None) -> dict[str, str]:
@@ -304,45 +376,43 @@ def valid_name(encoder: Encoder | None) -> str:
     return name
 
 
-def give_actions(graph: Graph, tensors: Tensors, encoder: Encoder | None, actions: str, valid: str) -> None:
+def give_actions(graph: Graph, policy: Policy, actions: Any, valid: Any) -> None:
     """Add the outputs: the log's action columns, or the actions as ``Policy.act`` shapes them; and ``valid``."""
-    if encoder is None:
-        _give_array(graph, tensors, actions, valid)
+    if policy.encoder is None:
+        _give_array(graph, policy, actions, valid)
     else:
-        names = output_names(encoder)
+        encoder, names = policy.encoder, output_names(policy.encoder)
         for index, (column, kind) in enumerate(zip(encoder.outputs, encoder.output_types, strict=True)):
-            values, name = graph.column(actions, index), names[column.name]
+            values: Any = actions[:, index]
             if column.kind == "discrete":
-                _give_labels(graph, name, column.labels, kind, values, valid)
+                values = _labels(graph, column.labels, kind, values, valid)
             else:
-                graph.output(graph.add("Where", valid, values, graph.constant(np.nan)), name, FLOAT)
-    graph.output(valid, valid_name(encoder), BOOL)
+                values = np.where(valid, values, np.nan)
+            graph.output(values, names[column.name])
+    graph.output(valid, valid_name(policy.encoder))
 
 
-def _give_array(graph: Graph, tensors: Tensors, actions: str, valid: str) -> None:
-    choices, size = choices_in(tensors), tensors["action_low"].size
+def _give_array(graph: Graph, policy: Policy, actions: Any, valid: Any) -> None:
+    choices = policy.action_choices
+    shape = () if len(choices) == 1 else (policy.action_size,)
+    values: Any = actions if shape else actions[:, 0]
     is_code = bool(choices) and all(choices)
-    shape = () if len(choices) == 1 else (size,)
-    if not shape:
-        actions = graph.column(actions, 0)
-    usable = graph.unsqueezed(valid) if shape else valid
-    nothing = graph.constant(-1, np.int64) if is_code else graph.constant(np.nan)
-    values = graph.cast(actions, INT) if is_code else actions
-    graph.output(graph.add("Where", usable, values, nothing), ACTION, INT if is_code else FLOAT, *shape)
+    values = np.where(valid if not shape else valid[:, None], values, -1 if is_code else np.nan)
+    graph.output(values.astype(np.int64) if is_code else values, ACTION, *shape)
 
 
-def _give_labels(graph: Graph, name: str, labels: tuple[str, ...], kind: str, values: str, valid: str) -> None:
+def _labels(graph: Graph, labels: tuple[str, ...], kind: str, values: Any, valid: Any) -> Any:
     """What the codes stand for, in the type that the column has in the log."""
-    nothing: dict[str, tuple[Any, Any, int]] = {
-        "integer": (-1, np.int64, INT),
-        "number": (np.nan, np.float32, FLOAT),
-        "boolean": (False, np.bool_, BOOL),
-        "text": ("", object, STRING),
+    nothing: dict[str, tuple[Any, Any]] = {
+        "integer": (-1, np.int64),
+        "number": (np.nan, np.float32),
+        "boolean": (False, np.bool_),
+        "text": ("", object),
     }
-    empty, dtype, proto = nothing[kind]
+    empty, dtype = nothing[kind]
     table = graph.constant([*(typed_label(label, kind) for label in labels), empty], dtype)
-    codes = graph.add("Where", valid, graph.cast(values, INT), graph.constant(len(labels), np.int64))
-    graph.output(graph.add("Gather", table, codes), name, proto)
+    codes: Any = np.where(valid, values, len(labels))
+    return graph.add("Gather", dtype, table, codes.astype(np.int64))
 
 
 # Whether an exported file acts as the policy does: both on the same thousands of rows.
@@ -354,8 +424,6 @@ TOLERANCE = 1e-4
 MOST_TIES = 0.002
 """Share of the rows where nearly equal candidates may be ordered differently by another arithmetic."""
 MISSING_SHARE = 0.2
-Inputs = dict[str, Any]
-"""The log's columns, or ``observation`` → one entry a row."""
 
 
 @dataclass(frozen=True)
@@ -392,16 +460,13 @@ def check_model(policy: Policy, model: bytes, observations: np.ndarray | None = 
     data_rows = len(observations)
     observations = np.concatenate([observations, random_observations(policy, NUM_ROWS - data_rows)])
     given = {OBSERVATION: observations} if policy.encoder is None else log_columns(policy.encoder, observations)
-    expected = policy.act(given[OBSERVATION] if policy.encoder is None else given)
-    expected = {ACTION: expected} if policy.encoder is None else expected
     session = _session(model)
-    found = run_model(session, policy.encoder, given)
-    if not found.pop(valid_name(policy.encoder)).all():
+    *found, valid = session.run(None, given)
+    if not valid.all():
         raise RunError("the exported file refuses observations that the policy acts on; nothing was written")
-    first = run_model(session, policy.encoder, {name: values[:1] for name, values in given.items()})
-    alone = {name: np.asarray(values)[:1] for name, values in expected.items()}
-    _compare(policy, alone, {name: first[name] for name in alone})
-    difference, others = _compare(policy, expected, found)
+    *alone, _ = session.run(None, {name: values[:1] for name, values in given.items()})
+    _compare(policy, observations[:1], alone)
+    difference, others = _compare(policy, observations, found)
     return Check(len(observations), data_rows, difference, others)
 
 
@@ -414,63 +479,35 @@ def _session(model: bytes) -> Any:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def run_model(session: Any, encoder: Encoder | None, given: Inputs) -> dict[str, np.ndarray]:
-    """The actions and ``valid`` of a model, by the names that ``Policy.act`` gives them."""
-    names = {**output_names(encoder), valid_name(encoder): valid_name(encoder)}
-    outputs = session.run(list(names.values()), model_inputs(encoder, given))
-    return dict(zip(names, outputs, strict=True))
-
-
-def model_inputs(encoder: Encoder | None, given: Inputs) -> dict[str, np.ndarray]:
-    """The log's columns as arrays of the types that the model takes; None and NaN for missing values."""
-    if encoder is None:
-        return {OBSERVATION: np.asarray(given[OBSERVATION], np.float32)}
-    return {column.name: _model_input(column, given[column.name]) for column in encoder.inputs}
-
-
-def _model_input(column: InputColumn, values: Any) -> np.ndarray:
-    if input_type(column) == "string":
-        empty = missing_text(column)
-        return np.array([empty if value is None else value for value in values], object)
-    return np.asarray(values, np.bool_ if input_type(column) == "bool" else np.float32)
-
-
-def _compare(policy: Policy, expected: dict[str, Any], found: dict[str, Any]) -> tuple[float, int]:
+def _compare(policy: Policy, observations: np.ndarray, found: list[np.ndarray]) -> tuple[float, int]:
     """Largest difference of numbers, and rows with another choice; RunError if they are too many or too large."""
-    num_rows = len(next(iter(expected.values())))
+    num_rows = len(observations)
+    actions = np.reshape(policy.act(observations), (num_rows, -1))
+    if policy.encoder is None:
+        expected, theirs = actions.T, np.reshape(found[0], (num_rows, -1)).T
+    else:
+        expected, theirs = policy.encoder.decode(actions).values(), found
+    spans = np.maximum(policy.tensors["action_high"] - policy.tensors["action_low"], np.finfo(np.float32).tiny)
     is_other, largest, excess = np.zeros(num_rows, bool), 0.0, 0.0
-    for name, (low, high, is_choice) in _parts(policy).items():
-        columns = (np.asarray(side[name]).reshape(num_rows, -1) for side in (expected, found))
-        for index, (ours, theirs) in enumerate(zip(*(values.T for values in columns), strict=True)):
-            if is_choice[index]:
-                is_other |= ours.astype(str) != theirs.astype(str) if ours.dtype.kind in "US" else ours != theirs
-                continue
-            differences = np.abs(ours.astype(np.float64) - theirs)
-            share = differences / max(high[index] - low[index], np.finfo(np.float32).tiny)
-            if policy.kind == "bcq":
-                is_other |= ~(share <= TOLERANCE)
-                differences = np.where(share <= TOLERANCE, differences, 0)
-            largest = max(largest, float(differences.max()))
-            excess = max(excess, float(np.where(np.isnan(differences), np.inf, share).max()))
-    others = int(is_other.sum())
-    if policy.kind != "bcq" and excess > TOLERANCE:
+    for ours, other, span, count in zip(expected, theirs, spans, policy.action_choices or 0 * spans, strict=True):
+        if count:
+            is_other |= ours.astype(other.dtype) != other
+            continue
+        differences = np.abs(ours.astype(np.float64) - other)
+        if policy.kind == "bcq":
+            is_other |= ~(differences <= TOLERANCE * span)
+            differences = np.where(differences <= TOLERANCE * span, differences, 0)
+        largest = max(largest, float(differences.max()))
+        excess = max(excess, float(np.nan_to_num(differences, nan=np.inf).max() / span))
+    if excess > TOLERANCE:
         raise RunError(
             f"the exported file acts differently: an action differs by {largest:.3g}, more than {TOLERANCE:g} of its "
             "bounds' distance; nothing was written"
         )
+    others = int(is_other.sum())
     if others > max(1, MOST_TIES * num_rows):
         raise RunError(f"the exported file chooses differently in {others} of {num_rows} rows; nothing was written")
     return largest, others
-
-
-def _parts(policy: Policy) -> dict[str, tuple[np.ndarray, np.ndarray, list[bool]]]:
-    """Output → bounds of its columns, and which of them hold choices."""
-    low, high = policy.tensors["action_low"], policy.tensors["action_high"]
-    is_choice = [count > 0 for count in policy.action_choices] or [False] * low.size
-    if policy.encoder is None:
-        return {ACTION: (low, high, is_choice)}
-    columns = enumerate(policy.encoder.outputs)
-    return {column.name: (low[i : i + 1], high[i : i + 1], is_choice[i : i + 1]) for i, column in columns}
 
 
 def random_observations(policy: Policy, count: int) -> np.ndarray:
@@ -497,8 +534,8 @@ def random_observations(policy: Policy, count: int) -> np.ndarray:
     return drawn
 
 
-def log_columns(encoder: Encoder, observations: np.ndarray) -> Inputs:
-    """The log's columns that these observations are made of: the inverse of ``Encoder.encode``."""
+def log_columns(encoder: Encoder, observations: np.ndarray) -> dict[str, np.ndarray]:
+    """The log's columns that these observations are made of, as the file takes them: ``Encoder.encode`` undone."""
     columns, start = {}, 0
     for column in encoder.inputs:
         size = len(column.feature_names)
@@ -507,119 +544,9 @@ def log_columns(encoder: Encoder, observations: np.ndarray) -> Inputs:
         absent = features[:, -1] == 1 if column.missing == "indicator" else np.zeros(len(features), bool)
         if column.kind == "categorical":
             codes = features[:, : len(column.labels)].argmax(axis=1)
-            pairs = zip(codes, absent, strict=True)
-            columns[column.name] = [None if missing else column.labels[code] for code, missing in pairs]
+            texts = np.array([*column.labels, missing_text(column)], object)
+            columns[column.name] = texts[np.where(absent, len(column.labels), codes)]
         else:
-            columns[column.name] = np.where(absent, np.nan, features[:, 0])
+            values = np.where(absent, np.nan, features[:, 0])
+            columns[column.name] = values.astype(np.bool_ if input_type(column) == "bool" else np.float32)
     return columns
-
-
-# How each kind of policy acts, as ONNX nodes: what ``vem.policy.kinds`` does in NumPy without a key.
-
-
-Builder = Callable[[Graph, Tensors, str], str]
-"""(graph, tensors, normalized observations) → actions, (batch, size): numbers in ±1 units, codes of choices."""
-
-
-def _most_likely(graph: Graph, tensors: Tensors, outputs: str) -> str:
-    choices = choices_in(tensors)
-    if not any(choices):
-        return graph.add("Tanh", outputs)
-    columns, start = [], 0
-    for count in choices:
-        stop = start + max(count, 1)
-        bounds = (graph.constant([bound], np.int64) for bound in (start, stop, 1))
-        part = graph.add("Slice", outputs, *bounds)
-        columns.append(_largest(graph, part) if count else graph.add("Tanh", part))
-        start = stop
-    return columns[0] if len(columns) == 1 else graph.add("Concat", *columns, axis=1)
-
-
-def _largest(graph: Graph, values: str) -> str:
-    """The code of the largest of each row, the first of equal ones, as (batch, 1) floats."""
-    return graph.cast(graph.add("ArgMax", values, axis=1, keepdims=1), FLOAT)
-
-
-def _actor(graph: Graph, tensors: Tensors, inputs: str) -> str:
-    return _most_likely(graph, tensors, graph.network(tensors, "actor", inputs))
-
-
-def _guided(graph: Graph, tensors: Tensors, inputs: str) -> str:
-    named = graph.constant(tensors["move_scale"] > 0)
-    moves = graph.add("Mul", graph.network(tensors, "guide", inputs), named)
-    return _actor(graph, tensors, graph.add("Concat", inputs, moves, axis=1))
-
-
-def _tanh_gaussian(graph: Graph, tensors: Tensors, inputs: str) -> str:
-    outputs = graph.network(tensors, "actor", inputs)
-    size = tensors["action_low"].size
-    bounds = (graph.constant([bound], np.int64) for bound in (0, size, 1))
-    return graph.add("Tanh", graph.add("Slice", outputs, *bounds))
-
-
-def _bcq(graph: Graph, tensors: Tensors, inputs: str) -> str:
-    """The best of several generated and perturbed actions, always from the same latents."""
-    latents = bcq_latents(tensors, int(tensors["num_actions"].item()))
-    _, count, size = latents.shape
-    bounds = (graph.constant([bound], np.int64) for bound in (0, 1))
-    batch = graph.add("Slice", graph.add("Shape", inputs), *bounds)
-
-    def repeated(value: str, width: int) -> str:
-        shape = graph.add("Concat", batch, graph.constant([count, width], np.int64), axis=0)
-        return graph.add("Expand", value, shape)
-
-    observed = repeated(graph.unsqueezed(inputs), tensors["observation_mean"].size)
-    drawn = repeated(graph.constant(latents), size)
-    joined = graph.add("Concat", observed, drawn, axis=2)
-    actions = graph.add("Tanh", graph.network(tensors, "decoder", joined))
-    joined = graph.add("Concat", observed, actions, axis=2)
-    moves = graph.add("Tanh", graph.network(tensors, "perturbation", joined))
-    actions = graph.add("Add", actions, graph.add("Mul", moves, graph.constant(tensors["limit"])))
-    actions = graph.add("Clip", actions, graph.constant(-1.0), graph.constant(1.0))
-    values = graph.network(tensors, "chooser", graph.add("Concat", observed, actions, axis=2))
-    best = graph.add("ArgMax", values, axis=1, keepdims=0)  # (batch, 1)
-    return graph.add("GatherND", actions, best, batch_dims=1)
-
-
-def _greedy(graph: Graph, tensors: Tensors, inputs: str) -> str:
-    values = graph.network(tensors, "choice_critic", inputs)
-    if "threshold" not in tensors:
-        return _largest(graph, values)
-    logits = graph.network(tensors, "behavior", inputs)
-    ratio = graph.add("Exp", graph.add("Sub", logits, graph.add("ReduceMax", logits, axes=[1], keepdims=1)))
-    likely = graph.add("Greater", ratio, graph.constant(tensors["threshold"]))
-    allowed = graph.add("Or", likely, graph.add("GreaterOrEqual", ratio, graph.constant(1.0)))
-    return _largest(graph, graph.add("Where", allowed, values, graph.constant(-np.inf)))
-
-
-BUILDERS: dict[str, Builder] = {
-    "gaussian": _actor,
-    "guided": _guided,
-    "deterministic": _actor,
-    "tanh-gaussian": _tanh_gaussian,
-    "bcq": _bcq,
-    "greedy": _greedy,
-    "constrained-greedy": _greedy,
-}
-"""How each kind acts, as nodes."""
-
-
-def find_builder(kind: str) -> Builder:
-    """The nodes of a kind; RunError for kinds that a method of one's own registered."""
-    if kind not in BUILDERS:
-        raise RunError(
-            f"a policy of kind {kind!r} cannot be exported: only {', '.join(BUILDERS)} can; "
-            "add a builder for yours to vem.policy.onnx.BUILDERS"
-        )
-    return BUILDERS[kind]
-
-
-def bounded(graph: Graph, tensors: Tensors, scaled: str) -> str:
-    """Actions in ±1 units as actions within the data's bounds; codes of choices as they are."""
-    low, high = (tensors[name].astype(np.float32) for name in ("action_low", "action_high"))
-    half = graph.add("Div", graph.add("Mul", scaled, graph.constant(high - low)), graph.constant(2.0))
-    actions = graph.add("Add", half, graph.constant((low + high) / 2))
-    actions = graph.add("Min", graph.add("Max", actions, graph.constant(low)), graph.constant(high))
-    if not (choices := choices_in(tensors)):
-        return actions
-    return graph.add("Where", graph.constant([count > 0 for count in choices], np.bool_), scaled, actions)

@@ -2,7 +2,7 @@
 
 Some recorded rows are kept as prototypes, and others, of episodes without a prototype, are held out. The distance of a
 state is that to the nearest prototype, in units where columns have deviation 1 and correlated ones are pulled apart
-half-way (by λ^−¼ along each principal direction). The surprise of an action is
+half-way (by λ^−¼ along each principal direction). The novelty of an action is
 
     −log ( 1/k · Σ_j exp(−‖e − e_j‖² / 2h) · ε^(choices that differ from j's) )
 
@@ -16,9 +16,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from vem.data.actions import choices_of
+
+if TYPE_CHECKING:
+    from vem.data.dataset import Dataset
 
 NUM_NEIGHBORS = 16
 BANDWIDTH = 0.05
@@ -26,6 +31,10 @@ BANDWIDTH = 0.05
 MISMATCH = 0.01
 """ε: what another choice counts beside the same one."""
 RIDGE = 1e-2
+HELD_OUT = 0.2
+"""Share of the episodes that are held out."""
+MOST_ROWS = 20_000
+"""Rows that scales, directions and the regression are taken from, and as many again at most to hold out from."""
 MOST_PROTOTYPES = 2048
 MOST_NUMBERS = 65_536
 """Numbers in all prototypes: 256 kB."""
@@ -80,7 +89,7 @@ class SupportModel:
     """Number of choices of each action column, 0 for numbers."""
     distances: np.ndarray
     """Of held-out states, ascending."""
-    surprises: np.ndarray
+    novelties: np.ndarray
     """Of held-out actions, ascending."""
 
     @cached_property
@@ -93,16 +102,14 @@ class SupportModel:
 
     def scores(self, states: np.ndarray, actions: np.ndarray) -> Support:
         """Scores of states (n, columns) and of actions in them (n, action columns), in recorded units."""
-        distances, surprises = self.measure(states, actions)
-        return Support(share_at_least(self.distances, distances), share_at_least(self.surprises, surprises))
+        distances, novelties = self.measure(states, actions)
+        return Support(share_at_least(self.distances, distances), share_at_least(self.novelties, novelties))
 
     def measure(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distances of states and surprises of actions, not yet compared with held-out rows."""
-        parts = range(0, len(states), SLICE_ROWS)
-        found = [self._measure(states[i : i + SLICE_ROWS], actions[i : i + SLICE_ROWS]) for i in parts]
-        if not found:
-            return np.zeros(0, np.float32), np.zeros(0, np.float32)
-        return np.concatenate([d for d, _ in found]), np.concatenate([s for _, s in found])
+        """Distances of states and novelties of actions, not yet compared with held-out rows."""
+        starts = range(0, max(len(states), 1), SLICE_ROWS)
+        parts = [self._measure(states[i : i + SLICE_ROWS], actions[i : i + SLICE_ROWS]) for i in starts]
+        return np.concatenate([d for d, _ in parts]), np.concatenate([n for _, n in parts])
 
     def _measure(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scaled = self._scaled(states)
@@ -118,12 +125,13 @@ class SupportModel:
             differs = actions[:, None, chosen] != self.actions[neighbors][..., chosen]
             logs += np.float32(np.log(MISMATCH)) * differs.sum(axis=-1)
         largest = logs.max(axis=1)
-        surprises = -largest - np.log(np.exp(logs - largest[:, None]).mean(axis=1))
-        return np.sqrt(squares.min(axis=1)), surprises
+        novelties = -largest - np.log(np.exp(logs - largest[:, None]).mean(axis=1))
+        return np.sqrt(squares.min(axis=1)), novelties
 
     def usual(self, states: np.ndarray) -> Usual:
         """What was recorded in the prototypes nearest to each state."""
-        parts = [self._usual(states[i : i + SLICE_ROWS]) for i in range(0, len(states), SLICE_ROWS)]
+        starts = range(0, max(len(states), 1), SLICE_ROWS)
+        parts = [self._usual(states[i : i + SLICE_ROWS]) for i in starts]
         return Usual(np.concatenate([p.actions for p in parts]), np.concatenate([p.deviations for p in parts]))
 
     def _usual(self, states: np.ndarray) -> Usual:
@@ -164,6 +172,44 @@ def share_at_least(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
     return (1 + len(ascending) - below) / (1 + len(ascending))
 
 
+def measure_support(dataset: Dataset) -> SupportModel | None:
+    """The support model of a dataset, always the same for the same rows; None for a single step, which has none."""
+    if dataset.num_transitions < 2:
+        return None
+    known, held = split_rows(dataset)
+    rows = np.concatenate([known, held])
+    choices = choices_of(dataset.info.action_columns)
+    return fit_support(dataset.observations[rows], dataset.actions[rows], np.arange(len(rows)) >= len(known), choices)
+
+
+def split_rows(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Steps that prototypes are drawn from, and held-out ones that scores are calibrated on, ``MOST_ROWS`` each.
+
+    A fifth of the episodes is held out, or the last fifth of a single one.
+    """
+    generator = np.random.default_rng(0)
+    ends, starts = dataset.episode_ends, dataset.episode_starts
+    if len(ends) == 1:
+        cut = min(max(1, round((1 - HELD_OUT) * dataset.num_transitions)), dataset.num_transitions - 1)
+        known, held = np.arange(cut), np.arange(cut, dataset.num_transitions)
+    else:
+        is_held = np.zeros(len(ends), bool)
+        is_held[generator.permutation(len(ends))[: max(1, round(HELD_OUT * len(ends)))]] = True
+        known, held = (_rows_of(starts[chosen], ends[chosen], generator) for chosen in (~is_held, is_held))
+    known, held = (np.sort(generator.permutation(rows)[:MOST_ROWS]) for rows in (known, held))
+    return known, held
+
+
+def _rows_of(starts: np.ndarray, ends: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Rows with an action in these episodes; about ``2·MOST_ROWS`` of them where there are more."""
+    before = np.concatenate([[0], np.cumsum(ends - starts)])
+    total = int(before[-1])
+    few = total <= 2 * MOST_ROWS
+    places = np.arange(total) if few else np.unique(generator.integers(0, total, 2 * MOST_ROWS))
+    episode = np.searchsorted(before, places, side="right") - 1
+    return starts[episode] + places - before[episode]
+
+
 def fit_support(
     states: np.ndarray, actions: np.ndarray, held_out: np.ndarray, choices: Sequence[int], seed: int = 0
 ) -> SupportModel:
@@ -199,12 +245,12 @@ def fit_support(
     prototypes = scaled[chosen] @ rotation if rotation.size else scaled[chosen]
     arrays = (center, scale, rotation, prototypes, slope, residual_scale, kept[chosen])
     empty = np.zeros(0, np.float32)
-    model = SupportModel(*(a.astype(np.float32) for a in arrays), choices=counts, distances=empty, surprises=empty)
+    model = SupportModel(*(a.astype(np.float32) for a in arrays), choices=counts, distances=empty, novelties=empty)
     rows = np.flatnonzero(held_out)
     rows = np.sort(generator.permutation(rows)[:MOST_PROTOTYPES])
-    distances, surprises = model.measure(states[rows], actions[rows].astype(np.float32))
+    distances, novelties = model.measure(states[rows], actions[rows].astype(np.float32))
     stored = {field.name: getattr(model, field.name) for field in fields(model)}
-    return SupportModel(**{**stored, "distances": np.sort(distances), "surprises": np.sort(surprises)})
+    return SupportModel(**{**stored, "distances": np.sort(distances), "novelties": np.sort(novelties)})
 
 
 def _scales(columns: np.ndarray) -> np.ndarray:
@@ -240,7 +286,7 @@ def support_problem(tensors: Mapping[str, np.ndarray], num_columns: int, num_act
     wrong = [name for name, shape in shapes.items() if getattr(model, name).shape != shape]
     if model.rotation.size and model.rotation.shape != (num_columns, num_columns):
         wrong.append("rotation")
-    wrong += [n for n in ("distances", "surprises") if getattr(model, n).ndim != 1 or not getattr(model, n).size]
+    wrong += [n for n in ("distances", "novelties") if getattr(model, n).ndim != 1 or not getattr(model, n).size]
     wrong += [n for n in ("scale", "residual_scale") if not (getattr(model, n) > 0).all()]
     if wrong or not count:
         return f"{PREFIX}{wrong[0] if wrong else 'states'} of its support data does not fit"

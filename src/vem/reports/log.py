@@ -1,4 +1,4 @@
-"""What the data of a run are: its columns, episodes and returns."""
+"""The recorded data on the page: what they are, how much each row counted, and what policies do otherwise."""
 
 from __future__ import annotations
 
@@ -10,53 +10,51 @@ import numpy as np
 
 from vem.data.actions import ActionColumn
 from vem.data.dataset import Dataset
-from vem.estimation.result import Value, read_estimate
 from vem.evaluation.differences import ColumnDifference, Differences, compare_with_log, observation_names
+from vem.evaluation.rollout import discounted_returns
+from vem.evaluation.statistics import Table
 from vem.policy import Policy
-from vem.policy.support import OUTSIDE, SupportModel
-from vem.reports.page import Section
-from vem.reports.records import RunRecord, Series
+from vem.policy.support import OUTSIDE, SupportModel, split_rows
+from vem.reports.records import Series
 from vem.reports.style import (
     GRAY,
     LINES,
     PALETTE,
+    Distribution,
     Drawing,
-    Look,
-    PlainTable,
     cell_text,
+    draw_rows,
+    draw_shares,
     label_axes,
     legend_below,
     log_axis,
     new_figure,
     slug,
 )
-from vem.training.diagnostics import measure_support, split_rows
 
 MOST_COLUMNS = 60
 MOST_LABELS = 6
 
 
-def data_tables(dataset: Dataset, sample: Dataset) -> list[PlainTable]:
+def data_tables(dataset: Dataset, sample: Dataset) -> list[Table]:
     """Sizes and returns of the whole data, and its columns by a sample of its episodes."""
-    lengths, returns = dataset.episode_lengths, dataset.episode_returns
     ended = int(np.count_nonzero(dataset.terminal))
     facts = [
         ["recorded steps", f"{dataset.num_transitions:,}"],
         ["episodes", f"{dataset.num_episodes:,}, {ended:,} of them ended by the task and the others cut"],
-        ["steps of an episode", _spread(lengths)],
-        ["return of an episode", _spread(returns)],
+        ["steps of an episode", _spread(dataset.episode_lengths)],
+        ["return of an episode", _spread(dataset.episode_returns)],
         ["reward of a step", _spread(sample.rewards[sample.valid])],
     ]
-    return [PlainTable(["", ""], facts), _columns(dataset, sample)]
+    return [Table("", ["", ""], facts), _columns(dataset, sample)]
 
 
-def _columns(dataset: Dataset, sample: Dataset) -> PlainTable:
+def _columns(dataset: Dataset, sample: Dataset) -> Table:
     rows = [
         [name, "observation", *_range(sample.observations[:, index])]
         for index, name in enumerate(observation_names(dataset)[:MOST_COLUMNS])
     ]
-    actions = sample.actions[sample.valid]
-    columns = dataset.info.action_columns
+    actions, columns = sample.actions[sample.valid], dataset.info.action_columns
     named: Sequence[ActionColumn | None] = columns or [None] * dataset.action_size
     for index, column in enumerate(named[:MOST_COLUMNS]):
         name = column.name if column else f"action {index}"
@@ -69,10 +67,10 @@ def _columns(dataset: Dataset, sample: Dataset) -> PlainTable:
         else:
             rows.append([name, "action", *_range(actions[:, index])])
     hidden = max(0, dataset.observation_size - MOST_COLUMNS) + max(0, dataset.action_size - MOST_COLUMNS)
-    caption = f"By {sample.num_transitions:,} steps."
+    caption = f"Taken from {'all' if sample is dataset else f'{sample.num_transitions:,} of the'} recorded steps."
     if hidden:
         caption += f" {hidden} more columns are not shown."
-    return PlainTable(["column", "what", "least", "mean", "largest"], rows, caption)
+    return Table("", ["column", "what", "least", "mean", "largest"], rows, [caption])
 
 
 def _range(values: np.ndarray) -> list[str]:
@@ -85,10 +83,53 @@ def _spread(values: np.ndarray) -> str:
     return f"{cell_text(float(middle))} (median), {cell_text(float(low))} to {cell_text(float(high))}"
 
 
+# How much each row counted for the policy, as training wrote it.
+
+
+def draw_weights(series: list[Series]) -> list[Drawing]:
+    """The distribution of the weights, and how much of their sum the heaviest rows carry."""
+    drawn = [(one, one.weights) for one in series if one.weights]
+    if not drawn:
+        return []
+    spread, axes = new_figure()
+    for one, trials in drawn:
+        shares, edges = 100 * np.mean([found["shares"] for found in trials], axis=0), trials[0]["edges"]
+        effective = np.mean([found["effective_share"] for found in trials])
+        look = {"color": one.style.color, "linestyle": one.style.line, "linewidth": 1.5}
+        axes.stairs(shares, edges, label=f"{one.label}: ESS {effective:.0%}", **look).set_gid(f"series-{one.index}-all")
+    bins = np.max([np.array(found["shares"]) > 0 for _, trials in drawn for found in trials], axis=0)
+    edges = np.array(drawn[0][1][0]["edges"])
+    low, high = edges[np.argmax(bins)], edges[len(bins) - np.argmax(bins[::-1])]
+    log_axis(axes.xaxis, low, high)
+    axes.set(xlim=(low, high), ylim=(0, None))
+    axes.axvline(1, color=GRAY, linewidth=1, linestyle=":")
+    label_axes(axes, "weight of a row (mean row = 1, log scale)", "share of the rows in each bin (%)")
+    axes.figure.legend(loc="outside lower center")
+    zero = np.mean([found["zero_share"] for _, trials in drawn for found in trials])
+    caption = (
+        f"Weights of {drawn[0][1][0]['num_rows']:,} recorded steps at the end of training, mean over seeds. Dotted: "
+        "cloning, where all rows weigh 1. ESS: effective sample size (Σw)²/(n·Σw²), the share of rows that would do "
+        "with equal weights." + (f" {zero:.0%} of the weights are 0." if zero else "")
+    )
+    carried, axes = new_figure()
+    for one, trials in drawn:
+        lines = 100 * np.array([found["concentration"] for found in trials])
+        (line,) = axes.plot(lines.mean(0), color=one.style.color, linestyle=one.style.line, label=one.label)
+        line.set_gid(f"series-{one.index}-line")
+    axes.plot([0, 100], [0, 100], color=GRAY, linewidth=1, linestyle=":", label="cloning")
+    axes.set(xlim=(0, 100), ylim=(0, 101))
+    label_axes(axes, "heaviest rows (% of all)", "share of the total weight (%)")
+    legend_below(axes)
+    return [
+        Drawing("weights", "Weights of rows", caption, spread),
+        Drawing("weights-concentration", "Where the weight goes", "Mean over seeds.", carried),
+    ]
+
+
 # Values against what trajectories earned: V of recorded states beside the discounted returns that followed.
 
 
-NUM_BINS = 10
+NUM_PARTS = 10
 
 
 def followed_returns(policy: Policy, dataset: Dataset, values: np.ndarray) -> np.ndarray:
@@ -96,43 +137,33 @@ def followed_returns(policy: Policy, dataset: Dataset, values: np.ndarray) -> np
     settings = policy.info.get("settings", {})
     discount = float(settings.get("discount", 0.99))
     rewards = settings.get("reward_scale", 1.0) * dataset.rewards + settings.get("reward_shift", 0.0)
-    returns, total = np.zeros(dataset.num_rows), 0.0
-    for row in range(dataset.num_rows - 1, -1, -1):
-        if not dataset.valid[row]:
-            total = float(values[row])
-        else:
-            total = float(rewards[row]) + (0.0 if dataset.terminal[row] else discount * total)
-        returns[row] = total
+    returns = values.astype(np.float64)
+    for start, end in zip(dataset.episode_starts, dataset.episode_ends, strict=True):
+        tail = 0.0 if dataset.terminal[end - 1] else float(values[end])
+        returns[start:end] = discounted_returns(rewards[start:end], discount, tail)
     return returns
 
 
-def draw_calibration(
-    series: list[Series], looks: list[Look], samples: list[Dataset | None], prefix: str
-) -> list[Drawing]:
+def draw_calibration(series: list[Series]) -> list[Drawing]:
     """Recorded returns by tenths of the states, ordered by V; nothing where no policy has values."""
-    drawn = []
-    for index, (one, look, sample) in enumerate(zip(series, looks, samples, strict=True)):
-        policies = [policy for policy in one.policies() if policy.has_value]
-        if sample is None or not policies:
-            continue
-        values = np.mean([policy.value(sample.observations) for policy in policies], axis=0)
-        returns = followed_returns(policies[0], sample, values)
-        drawn.append((index, one, look, values[sample.valid], returns[sample.valid]))
+    drawn = [(one, one.run.sample) for one in series if one.has_values]
+    drawn = [(one, sample) for one, sample in drawn if sample is not None]
     if not drawn:
         return []
-    figure, axes = new_figure(4.6, 3.8)
+    figure, axes = new_figure(4.6, 3.6)
     ends = []
-    for index, one, look, values, returns in drawn:
-        parts = np.array_split(np.argsort(values, kind="stable"), NUM_BINS)
-        x = np.array([values[part].mean() for part in parts if part.size])
-        y = np.array([np.quantile(returns[part], [0.25, 0.5, 0.75]) for part in parts if part.size]).T
-        mean = np.array([returns[part].mean() for part in parts if part.size])
-        bars = axes.vlines(x, y[0], y[2], color=look.color, linewidth=2.2, alpha=0.55)
-        (marks,) = axes.plot(
-            x, mean, look.marker, color=look.color, markersize=5.5, linestyle=look.line, linewidth=1, label=one.label
-        )
-        bars.set_gid(f"series-{index}-bars")
-        marks.set_gid(f"series-{index}-marks")
+    for one, sample in drawn:
+        values = np.mean([policy.value(sample.observations) for policy in one.policies], axis=0)
+        returns = followed_returns(one.policies[0], sample, values)[sample.valid]
+        values = values[sample.valid]
+        parts = [part for part in np.array_split(np.argsort(values, kind="stable"), NUM_PARTS) if part.size]
+        x, mean = (np.array([of[part].mean() for part in parts]) for of in (values, returns))
+        low, high = np.array([np.quantile(returns[part], [0.25, 0.75]) for part in parts]).T
+        bars = axes.vlines(x, low, high, color=one.style.color, linewidth=2.2, alpha=0.55)
+        look = {"color": one.style.color, "marker": one.style.marker, "linestyle": one.style.line, "linewidth": 1}
+        (marks,) = axes.plot(x, mean, markersize=5.5, label=one.label, **look)
+        bars.set_gid(f"series-{one.index}-bars")
+        marks.set_gid(f"series-{one.index}-marks")
         ends += [x.min(), x.max(), mean.min(), mean.max()]
     limits = min(ends), max(ends)
     axes.plot(limits, limits, color=GRAY, linewidth=1, linestyle=":")
@@ -140,196 +171,193 @@ def draw_calibration(
     legend_below(axes)
     caption = (
         "Recorded states in ten equal parts by their value, mean over seeds. Marker: mean return that followed; "
-        "bar: their middle half. Dotted: equal. V is meant for a better policy than the recorded one, so marks below "
-        "the line are expected; marks that do not rise from left to right mean that V does not tell good states from "
-        "bad ones."
+        "bar: their middle half. Dotted: equal. Marks that do not rise from left to right mean that V does not tell "
+        "good states from bad ones. V is of the policy, which may be better than the log: marks somewhat below the "
+        "line can be right, marks far below it are values that nobody has earned."
     )
-    return [Drawing(f"{prefix}calibration", "Values against recorded returns", caption, figure, caption)]
+    return [Drawing("calibration", "Values against recorded returns", caption, figure)]
 
 
-# What policies do otherwise than the log, and how near to it they stay: figures and a table.
+# What policies do otherwise than the log, and how near to it they stay.
 
 
-AGAINST_LOG_MOST_COLUMNS = 30
-MOST_HISTOGRAMS = 4
-MOST_OBSERVATIONS = 8
-AGAINST_LOG_NUM_BINS = 40
+MOST_DRAWN = 30
+MOST_HISTOGRAMS = 3
+MOST_OBSERVATIONS = 12
 NUM_STATES = 2000
 LEAST_SCORE = 1e-3
+SCORES = np.geomspace(LEAST_SCORE, 1, 200)
 
 
 @dataclass(frozen=True)
 class Comparison:
     """One series beside the recorded data."""
 
-    index: int
     one: Series
-    look: Look
     dataset: Dataset
     sample: Dataset
     support: SupportModel
     found: Differences
 
 
-def compare_series(
-    series: list[Series], looks: list[Look], datasets: list[Dataset | None], samples: list[Dataset | None]
-) -> list[Comparison]:
-    """The series with policies whose data can be read."""
-    measured: dict[int, SupportModel | None] = {}
+def compare_series(series: list[Series]) -> list[Comparison]:
+    """The series with policies, support and data."""
     comparisons = []
-    for index, (one, look, dataset, sample) in enumerate(zip(series, looks, datasets, samples, strict=True)):
-        policies = one.policies()
-        if not policies or dataset is None or sample is None:
-            continue
-        if id(dataset) not in measured:  # policies of earlier versions have no support data
-            stored = policies[0].support_model if policies[0].has_support else measure_support(dataset)
-            measured[id(dataset)] = stored
-        support = measured[id(dataset)]
-        if support is not None:
+    for one in series:
+        dataset, sample, policies = one.run.dataset, one.run.sample, one.policies
+        if dataset is not None and sample is not None and policies and policies[0].has_support:
+            support = policies[0].support_model
             found = compare_with_log(policies, dataset, support)
-            comparisons.append(Comparison(index, one, look, dataset, sample, support, found))
+            comparisons.append(Comparison(one, dataset, sample, support, found))
     return comparisons
 
 
-def draw_differences(comparisons: list[Comparison], prefix: str) -> list[Drawing]:
+def draw_differences(comparisons: list[Comparison]) -> list[Drawing]:
     """The differences by column, and the columns that differ most as distributions."""
-    numbers = _draw_columns(comparisons, "box", prefix)
-    choices = _draw_columns(comparisons, "discrete", prefix)
-    return [*numbers, *choices, *_draw_histograms(comparisons, prefix)]
+    if not comparisons:
+        return []
+    return [
+        *_draw_columns(comparisons, "box"),
+        *_draw_columns(comparisons, "discrete"),
+        *_draw_histograms(comparisons),
+    ]
 
 
-def _draw_columns(comparisons: list[Comparison], kind: str, prefix: str) -> list[Drawing]:
-    names = [column.name for column in comparisons[0].found.columns if column.kind == kind] if comparisons else []
+def _size(column: ColumnDifference) -> float:
+    """How large a difference is, in recorded deviations or as a share of other choices."""
+    return column.share_other if column.mean is None else abs(column.mean) / max(column.recorded_spread or 0.0, 1e-9)
+
+
+def _draw_columns(comparisons: list[Comparison], kind: str) -> list[Drawing]:
+    by_name = [{column.name: column for column in one.found.columns if column.kind == kind} for one in comparisons]
+    names = list(by_name[0])
     if not names:
         return []
-    sizes = {name: max(_size(one, name) for one in comparisons) for name in names}
-    shown = [name for name in names if name in sorted(names, key=lambda name: -sizes[name])[:AGAINST_LOG_MOST_COLUMNS]]
-    figure, axes = new_figure(4.6, 1.2 + 0.2 * len(comparisons) + (0.22 + 0.1 * len(comparisons)) * max(len(shown), 2))
+    largest = sorted(names, key=lambda name: -max(_size(columns[name]) for columns in by_name))[:MOST_DRAWN]
+    shown = [name for name in names if name in largest]
+    height = 1.2 + 0.2 * len(comparisons) + (0.22 + 0.1 * len(comparisons)) * max(len(shown), 2)
+    figure, axes = new_figure(4.6, height)
     shifts = np.linspace(-0.25, 0.25, len(comparisons)) if len(comparisons) > 1 else [0.0]
-    for one, shift in zip(comparisons, shifts, strict=True):
-        columns = {column.name: column for column in one.found.columns}
-        places = np.arange(len(shown)) + shift
+    for comparison, of_name, shift in zip(comparisons, by_name, shifts, strict=True):
+        columns, places, style = [of_name[name] for name in shown], np.arange(len(shown)) + shift, comparison.one.style
         if kind == "box":
-            unit = np.array([max(columns[name].recorded_spread or 0.0, 1e-9) for name in shown])
-            mean = np.array([columns[name].mean or 0.0 for name in shown]) / unit
-            spread = np.array([columns[name].spread or 0.0 for name in shown]) / unit
-            bars = axes.hlines(places, mean - spread, mean + spread, color=one.look.color, linewidth=2.4, alpha=0.6)
+            unit = np.array([max(column.recorded_spread or 0.0, 1e-9) for column in columns])
+            marks = np.array([column.mean or 0.0 for column in columns]) / unit
+            spread = np.array([column.spread or 0.0 for column in columns]) / unit
+            ends = marks - spread, marks + spread
         else:
-            mean = 100 * np.array([columns[name].share_other for name in shown])
-            bars = axes.hlines(places, 0, mean, color=one.look.color, linewidth=2.4, alpha=0.6)
-        (marks,) = axes.plot(mean, places, one.look.marker, color=one.look.color, markersize=6, label=one.one.label)
-        bars.set_gid(f"series-{one.index}-bars")
-        marks.set_gid(f"series-{one.index}-marks")
+            marks = 100 * np.array([column.share_other for column in columns])
+            ends = 0 * marks, marks
+        bars = axes.hlines(places, *ends, color=style.color, linewidth=2.4, alpha=0.6)
+        (dots,) = axes.plot(marks, places, style.marker, color=style.color, markersize=6, label=comparison.one.label)
+        bars.set_gid(f"series-{comparison.one.index}-bars")
+        dots.set_gid(f"series-{comparison.one.index}-marks")
     axes.axvline(0, color=GRAY, linewidth=1)
-    axes.set_yticks(range(len(shown)), shown)
-    axes.set_ylim(len(shown) - 0.4, -0.6)
-    axes.grid(axis="y", visible=False)
+    draw_rows(axes, shown)
     steps = f"{comparisons[0].found.num_steps:,} recorded steps"
     if kind == "box":
         label_axes(axes, "policy minus log (deviations of the recorded column)", "action column")
-        title, name = "Numbers, policy minus log", f"{prefix}differences-numbers"
         caption = f"Over {steps}. Marker: mean difference; bar: ± one standard deviation, noise of the log included."
+        title, name = "Policy minus log", "differences-numbers"
     else:
         axes.set_xlim(left=0)
         label_axes(axes, "steps with another choice than recorded (%)", "action column")
-        title, name = "Choices, policy against log", f"{prefix}differences-choices"
         caption = f"Share of {steps} at which the policy's choice is not the recorded one."
+        title, name = "Choices, policy against log", "differences-choices"
     if len(names) > len(shown):
         caption += f" The {len(shown)} columns of {len(names)} that differ most."
     legend_below(axes)
-    return [Drawing(name, title, caption, figure, caption)]
+    return [Drawing(name, title, caption, figure)]
 
 
-def _size(one: Comparison, name: str) -> float:
-    column = next(column for column in one.found.columns if column.name == name)
-    return _column_size(column)
-
-
-def _column_size(column: ColumnDifference) -> float:
-    if column.mean is None:
-        return column.share_other
-    return abs(column.mean) / max(column.recorded_spread or 0.0, 1e-9)
-
-
-def _draw_histograms(comparisons: list[Comparison], prefix: str) -> list[Drawing]:
+def _draw_histograms(comparisons: list[Comparison]) -> list[Drawing]:
     """Recorded and chosen values of the columns that differ most."""
-    if not comparisons:
-        return []
     first = comparisons[0]
-    rows = first.sample.valid
-    states, recorded = first.sample.observations[rows], first.sample.actions[rows]
-    columns = list(enumerate(first.one.policies()[0].action_columns))
-    columns.sort(key=lambda entry: -_column_size(first.found.columns[entry[0]]))
+    states, recorded = first.sample.observations[first.sample.valid], first.sample.actions[first.sample.valid]
     taken = [
-        (one, np.concatenate([policy.act(states).reshape(len(states), -1) for policy in one.one.policies()]))
+        (one.one, np.concatenate([policy.act(states).reshape(len(states), -1) for policy in one.one.policies]))
         for one in comparisons
         if one.sample is first.sample
     ]
+    columns = list(enumerate(first.one.policies[0].action_columns))
+    columns.sort(key=lambda entry: -_size(first.found.columns[entry[0]]))
     drawings = []
     for index, column in columns[:MOST_HISTOGRAMS]:
         figure, axes = new_figure(4.6, 3.0)
-        entries = [("log", None, recorded[:, index])]
-        entries += [(one.one.label, one, found[:, index]) for one, found in taken]
-        if column.kind == "discrete":
-            width = 0.8 / len(entries)
-            for number, (label, one, values) in enumerate(entries):
-                shares = 100 * np.bincount(values.astype(int), minlength=len(column.labels)) / len(values)
-                places = np.arange(len(column.labels)) + (number - (len(entries) - 1) / 2) * width
-                bars = axes.bar(places, shares, 0.92 * width, color=one.look.color if one else GRAY, label=label)
-                for part, bar in enumerate(bars):
-                    bar.set_gid(f"series-{one.index}-bar-{part}" if one else f"recorded-{part}")
-            axes.set_xticks(range(len(column.labels)), column.labels, rotation=30 if len(column.labels) > 5 else 0)
-            axes.grid(axis="x", visible=False)
-        else:
-            pooled = np.concatenate([values for *_, values in entries])
-            edges = np.linspace(float(pooled.min()), float(pooled.max()) + 1e-9, AGAINST_LOG_NUM_BINS + 1)
-            for label, one, values in entries:
-                shares = 100 * np.histogram(values, edges)[0] / len(values)
-                if one is None:
-                    axes.stairs(shares, edges, fill=True, color=GRAY, alpha=0.45, label=label).set_gid("recorded")
-                else:
-                    patch = axes.stairs(
-                        shares, edges, color=one.look.color, linestyle=one.look.line, linewidth=1.6, label=label
-                    )
-                    patch.set_gid(f"series-{one.index}-steps")
-        axes.set_ylim(bottom=0)
+        entries = [Distribution("log", recorded[:, index])]
+        entries += [Distribution(one.label, found[:, index], one.index, one.style) for one, found in taken]
+        draw_shares(axes, entries, column.labels if column.kind == "discrete" else None)
         label_axes(axes, column.name, "share of the steps (%)")
         legend_below(axes)
         caption = "What was recorded, and what the policy does in the same states, all seeds together."
-        title = f"{column.name}, log and policy"
-        drawings.append(Drawing(f"{prefix}actions-{slug(column.name)}", title, caption, figure, f"{title}. {caption}"))
+        drawings.append(Drawing(f"actions-{slug(column.name)}", f"{column.name}, log and policy", caption, figure))
     return drawings
 
 
-def draw_support(comparisons: list[Comparison], prefix: str) -> list[Drawing]:
-    """How many of the policies' actions have which score of support at most."""
+def draw_support(comparisons: list[Comparison]) -> list[Drawing]:
+    """How many actions, and how many changed states, have which score of support at most."""
     if not comparisons:
         return []
+    first = comparisons[0]
+    return [_draw_action_support(comparisons), _draw_state_support(first.dataset, first.support)]
+
+
+def _draw_action_support(comparisons: list[Comparison]) -> Drawing:
     figure, axes = new_figure(4.6, 3.6)
-    grid = np.geomspace(LEAST_SCORE, 1, 200)
-    axes.plot(grid, 100 * grid, color=GRAY, linewidth=1.2, linestyle=":", label="recorded states and actions")
     outside = []
     for one in comparisons:
-        scores = _scores(one)
-        shares = 100 * np.array([np.mean(scores <= score) for score in grid])
-        (line,) = axes.plot(
-            grid, shares, color=one.look.color, linestyle=one.look.line, label=f"actions of {one.one.label}"
-        )
-        line.set_gid(f"series-{one.index}-line")
+        states, _ = _held_out(one.dataset)
+        taken = [policy.act(states).reshape(len(states), -1).astype(np.float32) for policy in one.one.policies]
+        scores = np.concatenate([np.asarray(one.support.scores(states, actions).action) for actions in taken])
+        line = _draw_scores(axes, scores, f"actions of {one.one.label}", one.one.style.color, one.one.style.line)
+        line.set_gid(f"series-{one.one.index}-line")
         outside.append(f"{np.mean(scores < OUTSIDE):.1%} of the actions of {one.one.label}")
     _finish_scores(axes, "actions")
-    held_out = len(comparisons[0].support.distances)
     caption = (
-        f"In {held_out:,} held-out recorded states, all seeds together. A score is the share of held-out recorded "
-        "actions that are at least as far from what was done in similar states, so recorded ones lie on the dotted "
-        "line, by definition. A line above it lies farther out than the log did, a line below it nearer. Left of the "
-        f"vertical line is outside: {'; '.join(outside)}."
+        f"In {len(comparisons[0].support.distances):,} held-out recorded states, all seeds together. A score is the "
+        "share of held-out recorded actions that are at least as far from what was done in similar states. A line "
+        "above the dotted one lies farther out than the log did. Left of the vertical line is outside: "
+        f"{'; '.join(outside)}."
     )
-    return [Drawing(f"{prefix}support", "Support of the policy's actions", caption, figure, caption)]
+    return Drawing("support", "Support of the policy's actions", caption, figure)
+
+
+def _draw_state_support(dataset: Dataset, support: SupportModel) -> Drawing:
+    """How far held-out recorded states are from the data when one of their columns is moved."""
+    states, actions = _held_out(dataset)
+    generator = np.random.default_rng(0)
+    chosen = generator.integers(0, states.shape[1], len(states))
+    figure, axes = new_figure(4.6, 3.6)
+    shares = []
+    for number, (size, words) in enumerate(((1, "one deviation"), (3, "three deviations"))):
+        moved = states.astype(np.float64)
+        moved[np.arange(len(states)), chosen] += size * support.scale[chosen] * generator.choice([-1, 1], len(states))
+        scores = np.asarray(support.scores(moved.astype(np.float32), actions).state)
+        _draw_scores(axes, scores, f"one column moved by {words}", PALETTE[number], LINES[number])
+        shares.append(f"{np.mean(scores < OUTSIDE):.0%} of those moved by {words}")
+    _finish_scores(axes, "states")
+    caption = (
+        f"Whether scores notice a state that was not recorded: {len(states):,} held-out recorded states with one "
+        f"column, drawn at random, moved. Left of the vertical line is outside: {', '.join(shares)}. The higher the "
+        "lines, the more a score can be relied on."
+    )
+    return Drawing("support-states", "Support of changed states", caption, figure)
+
+
+def _held_out(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """States and actions that support is calibrated on."""
+    rows = split_rows(dataset)[1][:NUM_STATES]
+    return dataset.observations[rows], dataset.actions[rows]
+
+
+def _draw_scores(axes: Any, scores: np.ndarray, label: str, color: str, line: Any) -> Any:
+    shares = 100 * np.array([np.mean(scores <= score) for score in SCORES])
+    return axes.plot(SCORES, shares, color=color, linestyle=line, label=label)[0]
 
 
 def _finish_scores(axes: Any, what: str) -> None:
     """Scales, labels and legend of shares by score, and the line below which scores are outside."""
+    axes.plot(SCORES, 100 * SCORES, color=GRAY, linewidth=1.2, linestyle=":", label=f"recorded {what}")
     axes.axvline(OUTSIDE, color=GRAY, linewidth=0.9)
     log_axis(axes.xaxis, LEAST_SCORE, 1)
     log_axis(axes.yaxis, 0.1, 100)
@@ -338,191 +366,40 @@ def _finish_scores(axes: Any, what: str) -> None:
     legend_below(axes)
 
 
-def draw_reach(comparisons: list[Comparison], prefix: str) -> list[Drawing]:
-    """How far held-out recorded states are from the data, beside states with one column moved."""
-    if not comparisons:
-        return []
-    one = comparisons[0]
-    states = one.dataset.observations[split_rows(one.dataset)[1][:NUM_STATES]].astype(np.float64)
-    generator = np.random.default_rng(0)
-    chosen = generator.integers(0, states.shape[1], len(states))
-    places = (np.arange(len(states)), chosen)
-    grid = np.geomspace(LEAST_SCORE, 1, 200)
-    figure, axes = new_figure(4.6, 3.6)
-    axes.plot(grid, 100 * grid, color=GRAY, linewidth=1.2, linestyle=":", label="recorded states")
-    actions = one.dataset.actions[split_rows(one.dataset)[1][:NUM_STATES]]
-    shares = []
-    for number, (deviations, color) in enumerate(zip((1, 3), PALETTE, strict=False)):
-        moved = states.copy()
-        moved[places] += deviations * one.support.scale[chosen] * generator.choice([-1, 1], len(states))
-        scores = np.asarray(one.support.scores(moved.astype(np.float32), actions).state)
-        found = 100 * np.array([np.mean(scores <= score) for score in grid])
-        axes.plot(
-            grid, found, color=color, linestyle=LINES[number], label=f"one column moved by {deviations} deviations"
-        )
-        shares.append(f"{np.mean(scores < OUTSIDE):.0%} of those moved by {deviations}")
-    _finish_scores(axes, "states")
-    caption = (
-        f"How well scores tell states that were not recorded: {len(states):,} held-out recorded states, and the same "
-        "with one column, drawn at random, moved by some of its deviations. Left of the vertical line is outside: "
-        f"{', '.join(shares)}. The higher these lines, the more a score can be relied on."
-    )
-    return [Drawing(f"{prefix}support-states", "Support of states", caption, figure, caption)]
-
-
-def _scores(one: Comparison) -> np.ndarray:
-    """Scores of the actions of all policies of a series in held-out recorded states."""
-    states = one.dataset.observations[split_rows(one.dataset)[1][:NUM_STATES]]
-    taken = [policy.act(states).reshape(len(states), -1).astype(np.float32) for policy in one.one.policies()]
-    return np.concatenate([np.asarray(one.support.scores(states, actions).action) for actions in taken])
-
-
-def difference_tables(comparisons: list[Comparison]) -> list[PlainTable]:
-    """The differences by column in numbers, one table for each series."""
+def difference_tables(comparisons: list[Comparison]) -> list[Table]:
+    """The differences by column in numbers, and the states where they are largest, for each series."""
     tables = []
     for one in comparisons:
         rows = []
         for column in one.found.columns:
             numbers = ["", ""] if column.mean is None else [cell_text(column.mean), cell_text(column.spread)]
-            with_columns = ", ".join(f"{name} ({found:+.2f})" for name, found in column.varies_with)
-            rows.append(
-                [column.name, *numbers, f"{column.share_other:.0%}", column.direction, with_columns.replace("-", "−")]
-            )
+            goes_with = ", ".join(f"{name} ({found:+.2f})" for name, found in column.varies_with).replace("-", "−")
+            rows.append([column.name, *numbers, f"{column.share_other:.0%}", column.direction, goes_with])
         head = ["action column", "mean difference", "spread", "other", "direction", "goes with (correlation)"]
-        which = f"{one.one.label}. " if len(comparisons) > 1 else ""
         count = one.found.num_policies
-        seeds = f", mean over {count} policies" if count > 1 else ""
-        caption = f"{which}Policy minus log{seeds}. Other: by more than a "
+        caption = f"Policy minus log{f', mean over {count} policies' if count > 1 else ''}. Other: by more than a "
         caption += "twentieth of the column's deviation, or another choice."
-        tables.append(PlainTable(head, rows, caption))
+        title = one.one.label if len(comparisons) > 1 else ""
+        tables += [Table(title, head, rows, [caption]), *_state_tables(one)]
     return tables
 
 
-def state_tables(comparisons: list[Comparison]) -> list[PlainTable]:
-    """The states where each series differs most from what the log usually did there."""
-    tables = []
-    for one in comparisons:
-        states = one.found.states
-        if not states:
-            continue
-        names = _telling_columns(one)
-        actions = list(states[0].policy)[:3]
-        head = [*names, *(f"{name}: log → policy" for name in actions), "support of the action"]
-        rows = [
-            [
-                *(cell_text(state.observation[name]) for name in names),
-                *(f"{cell_text(state.usual[name])} → {cell_text(state.policy[name])}" for name in actions),
-                f"{state.support:.2g}",
-            ]
-            for state in states
-        ]
-        which = f"{one.one.label}. " if len(comparisons) > 1 else ""
-        caption = (
-            f"{which}Recorded states, one of an episode, where the first policy is farthest from what the log did in "
-            "the 16 most similar recorded states (mean of numbers, the most frequent choice)."
-        )
-        if len(states[0].observation) > len(names):
-            caption += f" The {len(names)} observation columns that are most unusual there."
-        tables.append(PlainTable(head, rows, caption))
-    return tables
-
-
-def _telling_columns(one: Comparison) -> list[str]:
-    """All observation columns, or those whose values in these states are farthest from their means."""
-    names = list(one.found.states[0].observation)
-    if len(names) <= MOST_OBSERVATIONS:
-        return names
-    features = list(one.sample.observation_names) or names
-    values = one.sample.observations.astype(np.float64)
-    rows = [state.row for state in one.found.states]
-    away = np.abs(values[rows] - values.mean(axis=0)).mean(axis=0) / np.maximum(values.std(axis=0), 1e-9)
-    size = dict.fromkeys(names, 0.0)
-    for feature, distance in zip(features, away, strict=True):
-        name = feature if feature in size else feature.rpartition("=")[0]
-        if name in size:
-            size[name] = max(size[name], float(distance))
-    largest = sorted(names, key=lambda name: -size[name])[:MOST_OBSERVATIONS]
-    return [name for name in names if name in largest]
-
-
-# The parts of the page that need no simulator: what the data are, what policies do with them, what to beware of.
-
-
-def warning_section(runs: list[RunRecord]) -> Section:
-    """What was found when the runs' training ended, and what to do."""
-    rows, unknown = [], []
-    for run in runs:
-        checks = run.files.checks()
-        if checks is None and run.policies:
-            unknown.append(run.label)
-        rows += [[run.label, check.text, check.advice] for check in checks or () if check.verdict != "passed"]
-    if len(runs) == 1:
-        rows = [row[1:] for row in rows]
-    head = ["run", "what was found", "what to do"] if len(runs) > 1 else ["what was found", "what to do"]
-    lead = ""
-    if not rows and not unknown and any(run.policies for run in runs):
-        lead = "None was found: " + " ".join(check.text for run in runs for check in run.files.checks() or ())
-    if unknown:
-        lead = f"Not looked for in {', '.join(unknown)}: an earlier version trained it."
-    return Section("warnings", "Warnings", [], lead=lead, tables=[PlainTable(head, rows)] if rows else [])
-
-
-def data_section(dataset: Dataset | None, sample: Dataset | None) -> Section:
-    """What the data are."""
-    tables = [] if dataset is None or sample is None else data_tables(dataset, sample)
-    return Section("data", "Data", [], tables=tables)
-
-
-def log_sections(
-    series: list[Series],
-    looks: list[Look],
-    datasets: list[Dataset | None],
-    samples: list[Dataset | None],
-    prefix: str,
-) -> list[Section]:
-    """Values against recorded returns, differences from the log, states where they are largest, and support.
-
-    ``datasets`` and ``samples`` are those of each series, None where they cannot be read.
-    """
-    compared = compare_series(series, looks, datasets, samples)
-    return [
-        Section(
-            "calibration",
-            "Values against the log",
-            draw_calibration(series, looks, samples, prefix),
-        ),
-        Section(
-            "differences",
-            "What the policy does differently",
-            draw_differences(compared, prefix),
-            tables=difference_tables(compared),
-        ),
-        Section("states", "Where it differs most", [], tables=state_tables(compared)),
-        Section(
-            "support",
-            "Support",
-            [*draw_support(compared, prefix), *draw_reach(compared, prefix)],
-        ),
-    ]
-
-
-def estimate_section(runs: list[RunRecord]) -> Section:
-    """What the policies are worth by recorded data alone, where a run's directory holds such an estimate."""
-    tables = []
-    for run in runs:
-        if (found := read_estimate(run.files)) is not None:
-            rows = [["the log", _value(found.log), "", ""]]
-            for group in found.groups:
-                settings = ", ".join(f"{name} {value:g}" for name, value in group.settings.items())
-                rows.append([settings or run.label, _value(group.value), _value(group.difference), group.verdict])
-            caption = " ".join(group.reason for group in found.groups)
-            tables.append(PlainTable(["", "value [95 %]", "minus the log", "verdict"], rows, caption))
-    return Section("estimate", "Estimate from recorded data", [], tables=tables)
-
-
-def _value(found: Value) -> str:
-    """An estimated value and its interval."""
-    if found.value is None:
-        return "unknown"
-    ends = "" if found.interval is None else f" [{' to '.join(cell_text(float(end)) for end in found.interval)}]"
-    return cell_text(float(found.value)) + ends
+def _state_tables(one: Comparison) -> list[Table]:
+    """The states where the first policy differs most from what the log usually did there, each in a column."""
+    states = one.found.states[:5]
+    if not states:
+        return []
+    names = list(states[0].observation)[:MOST_OBSERVATIONS]
+    rows = [[name, *(cell_text(state.observation[name]) for state in states)] for name in names]
+    for name in list(states[0].policy)[:3]:
+        changes = [f"{cell_text(state.usual[name])} → {cell_text(state.policy[name])}" for state in states]
+        rows.append([f"{name}: log → policy", *changes])
+    rows.append(["support of the action", *(f"{state.support:.2g}" for state in states)])
+    caption = (
+        "The recorded states, at most one of an episode, in which the first policy is farthest from what the log did "
+        "in the 16 most similar ones (mean of numbers, the most frequent choice)."
+    )
+    if len(states[0].observation) > len(names):
+        caption += f" Of the observation the first {len(names)} columns."
+    head = ["where it differs most", *(f"state {number + 1}" for number in range(len(states)))]
+    return [Table("", head, rows, [caption])]

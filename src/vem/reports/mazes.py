@@ -14,81 +14,13 @@ from vem.errors import SimulatorError
 from vem.policy import Policy
 from vem.reports.records import RunRecord, Series
 from vem.reports.style import GRAY, Drawing, new_figure
-from vem.training.records import EpisodeRecord
-
-# The guide of a guided policy as arrows on the floor of a maze: from a state to where the guide heads for.
-
-
-MOST_PER_CELL = 3
-"""Arrows along one side of a cell at most."""
-COLOR, EDGE = "#ff4fa3", "#2b0018"
-"""Pink on a dark edge: neither the landscape nor the trajectories have it."""
-
-
-def has_guides(policies: Sequence[Policy]) -> bool:
-    """Whether there are policies and all have a guide."""
-    return bool(policies) and all(policy.has_guide for policy in policies)
-
-
-def plane_moves(policies: Sequence[Policy], observations: np.ndarray) -> np.ndarray:
-    """The guides' moves in x and y at each observation, in its own unit: the mean over the policies."""
-    return np.stack([policy.guide(observations)[:, :2] for policy in policies]).mean(axis=0, dtype=np.float64)
-
-
-def spread_states(observations: np.ndarray, layout: MazeLayout, policies: Sequence[Policy]) -> np.ndarray:
-    """Some of the observations, spread evenly over the floor and as dense as arrows do not crowd.
-
-    The floor is cut into squares, and each gives the observation nearest to its center. A cell has one square, or up to
-    ``MOST_PER_CELL`` along each side if the typical arrow is shorter than they are.
-    """
-    sparse = observations[central_rows(observations, layout, 1)]
-    typical = float(np.median(np.linalg.norm(plane_moves(policies, sparse), axis=1))) if len(sparse) else 0.0
-    per_cell = int(np.clip(layout.cell_size / max(typical, 1e-9), 1, MOST_PER_CELL))
-    return observations[central_rows(observations, layout, per_cell)]
-
-
-def central_rows(observations: np.ndarray, layout: MazeLayout, per_cell: int) -> np.ndarray:
-    """The row nearest to the center of each square of a cell's size / ``per_cell``, where there is one."""
-    left, right, bottom, top = layout.extent
-    places = (observations[:, :2] - np.array([left, bottom])) * (per_cell / layout.cell_size)
-    is_inside = ((places >= 0) & (observations[:, :2] < np.array([right, top]))).all(axis=1)
-    rows, places = np.flatnonzero(is_inside), places[is_inside]
-    squares = np.floor(places)
-    order = np.lexsort((np.abs(places - squares - 0.5).max(axis=1), squares[:, 1], squares[:, 0]))
-    _, first = np.unique(squares[order], axis=0, return_index=True)
-    return np.sort(rows[order[first]])
-
-
-def draw_arrows(axes: Any, states: np.ndarray, moves: np.ndarray, gid: str) -> None:
-    """Arrows from the states' x and y to where the moves lead, with a dot at their tails and an entry for a legend."""
-    (tails,) = axes.plot(
-        *states[:, :2].T, "o", color=COLOR, markeredgecolor=EDGE, markeredgewidth=0.5, markersize=3.5, zorder=3.5
-    )
-    tails.set_gid(f"{gid}-tails")
-    arrows = axes.quiver(
-        *states[:, :2].T.astype(float),
-        *moves[:, :2].T.astype(float),
-        angles="xy",
-        scale_units="xy",
-        scale=1,
-        units="inches",
-        width=0.022,
-        headwidth=5,
-        headlength=5,
-        headaxislength=4.2,
-        color=COLOR,
-        edgecolor=EDGE,
-        linewidth=0.5,
-        zorder=3.5,
-    )
-    arrows.set_gid(gid)
-    axes.plot([], [], color=COLOR, marker=r"$\rightarrow$", markersize=11, linestyle="none", label="guide")
-
 
 TILES_PER_CELL = 8
 ROWS_PER_TILE = 12
 NUM_DOTS = 2000
 NUM_TRAJECTORIES = 8
+ARROW, ARROW_EDGE = "#ff4fa3", "#2b0018"
+"""Pink on a dark edge: neither the values nor the trajectories have it."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +38,7 @@ class Floor:
 
 def find_layout(run: RunRecord) -> MazeLayout | None:
     """The maze of a run, or None if it has none."""
-    name = run.task.environment if run.task else run.environment
+    name = run.task.environment if run.task else run.data.info.environment
     try:
         return maze_layout(name) if name else None
     except SimulatorError:
@@ -143,53 +75,49 @@ def tile_values(floor: Floor, dataset: Dataset, policies: Sequence[Policy]) -> n
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).reshape(floor.shape)
 
 
-def draw_landscapes(series: list[Series], floor: Floor, dataset: Dataset, prefix: str) -> list[Drawing]:
-    """One Drawing for each series that has values, all on the same color scale."""
-    valued = [(index, one) for index, one in enumerate(series) if _has_values(one)]
-    if not valued:
+def draw_landscapes(runs: Sequence[RunRecord], series: Sequence[Series]) -> list[Drawing]:
+    """The maze of the runs for each series that has values, all on the same color scale; nothing without maze or data.
+
+    Where no series has values, the bare floor for each that has evaluated trajectories.
+    """
+    layout, dataset = find_layout(runs[0]), next((run.dataset for run in runs if run.dataset is not None), None)
+    shown = [one for one in series if one.has_values] or [one for one in series if _paths(one)]
+    if layout is None or dataset is None or not shown:
         return []
-    maps = [tile_values(floor, dataset, one.policies()) for _, one in valued]
-    low, high = (float(f(np.concatenate([m.ravel() for m in maps]))) for f in (np.nanmin, np.nanmax))
-    drawings = []
-    for (index, one), values in zip(valued, maps, strict=True):
-        drawings.append(_draw(one, f"{prefix}landscape-{index}", floor, dataset, values, (low, high)))
-    return drawings
+    floor = sort_rows(dataset, layout)
+    maps = [tile_values(floor, dataset, one.policies) if one.has_values else None for one in shown]
+    known = np.concatenate([values[np.isfinite(values)] for values in maps if values is not None] or [np.zeros(0)])
+    scale = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    return [_draw_landscape(one, floor, dataset, values, scale) for one, values in zip(shown, maps, strict=True)]
 
 
-def _has_values(one: Series) -> bool:
-    policies = one.policies()
-    return bool(policies) and all(policy.has_value for policy in policies)
-
-
-def _draw(
-    one: Series, name: str, floor: Floor, dataset: Dataset, values: np.ndarray, scale: tuple[float, float]
+def _draw_landscape(
+    one: Series, floor: Floor, dataset: Dataset, values: np.ndarray | None, scale: tuple[float, float]
 ) -> Drawing:
     layout = floor.layout
     figure, axes = new_figure(5.2, 3.6 * floor_shape(layout) + 1.1)
-    mesh = draw_floor(axes, layout, values, scale)
+    mesh = draw_floor(axes, layout, np.full((1, 1), np.nan) if values is None else values, scale)
     _draw_data(axes, dataset)
-    shown, successes = _draw_trajectories(axes, one)
-    guide = _draw_guide(axes, one.policies(), dataset.observations[floor.rows], layout)
+    num_shown, num_successes = _draw_trajectories(axes, one)
+    caption = "Blank floor has no data."
+    if values is not None:
+        seeds = f"{len(one.policies)} seeds" if len(one.policies) > 1 else "1 seed"
+        caption = (
+            f"Colors: value V(s), mean over {seeds} and up to {ROWS_PER_TILE} recorded states a tile; {caption.lower()}"
+        )
+        bar = figure.colorbar(mesh, ax=axes, shrink=0.85, pad=0.02)
+        bar.set_label("V(s) (discounted return)")
+        bar.outline.set_visible(False)
+    if num_shown:
+        caption += f" Lines: {num_shown} evaluated trajectories, {num_successes} of which reached the goal."
+    else:
+        caption += " No trajectories: there is no evaluation that kept any."
+    caption += _draw_guide(axes, one.policies, dataset.observations[floor.rows], layout)
     draw_places(axes, layout)
     axes.set(xlabel="x (m)", ylabel="y (m)")
     axes.set_title(one.label, loc="left")
-    bar = figure.colorbar(mesh, ax=axes, shrink=0.85, pad=0.02)
-    bar.set_label("V(s) (discounted return)")
-    bar.outline.set_visible(False)
     figure.legend(loc="outside lower center", ncols=3, handlelength=2.0, columnspacing=1.2, markerscale=1.0)
-    seeds = len(one.policies())
-    caption = (
-        f"Value of {one.label}: mean over {seeds} seed{'s' if seeds > 1 else ''} and over up to {ROWS_PER_TILE} "
-        f"recorded observations in each tile; blank floor has no data. "
-        + (
-            f"{shown} evaluated trajectories ({successes} reached the goal)."
-            if shown
-            else "No evaluated trajectories: the evaluation kept none."
-        )
-        + guide
-    )
-    title = f"Value landscape, {one.label}"
-    return Drawing(name, title, caption, figure, caption)
+    return Drawing(f"landscape-{one.index}", f"Maze, {one.label}", caption, figure)
 
 
 def floor_shape(layout: MazeLayout) -> float:
@@ -221,19 +149,37 @@ def draw_floor(axes: Any, layout: MazeLayout, values: np.ndarray, scale: tuple[f
     return mesh
 
 
+def central_rows(observations: np.ndarray, layout: MazeLayout) -> np.ndarray:
+    """Of each cell with observations the row of the one that is nearest to its center."""
+    left, _, bottom, _ = layout.extent
+    cells, offsets = np.divmod((observations[:, :2] - np.array([left, bottom])) / layout.cell_size, 1)
+    order = np.argsort(np.abs(offsets - 0.5).max(axis=1), kind="stable")
+    _, first = np.unique(cells[order], axis=0, return_index=True)
+    return np.sort(order[first])
+
+
+def plane_moves(policies: Sequence[Policy], observations: np.ndarray) -> np.ndarray:
+    """The guides' moves in x and y at each observation, in its own unit: the mean over the policies."""
+    return np.stack([policy.guide(observations)[:, :2] for policy in policies]).mean(axis=0, dtype=np.float64)
+
+
 def _draw_guide(axes: Any, policies: Sequence[Policy], observations: np.ndarray, layout: MazeLayout) -> str:
-    """Draw the arrows of guided policies; return the sentence about them, empty for other policies."""
-    if not has_guides(policies):
+    """Draw where the guides head for from one state a cell; return the sentence about it, empty without guides."""
+    if not policies or not all(policy.has_guide for policy in policies):
         return ""
-    states = spread_states(observations, layout, policies)
-    draw_arrows(axes, states, plane_moves(policies, states), "layer-guide")
+    states = observations[central_rows(observations, layout)]
+    places, moves = states[:, :2].T.astype(float), plane_moves(policies, states).T
+    dots = {"color": ARROW, "markeredgecolor": ARROW_EDGE, "markeredgewidth": 0.5, "markersize": 3.5, "zorder": 3.5}
+    axes.plot(*places, "o", **dots)[0].set_gid("layer-guide-tails")
+    to_scale = {"angles": "xy", "scale_units": "xy", "scale": 1, "units": "inches", "width": 0.022}
+    head = {"headwidth": 5, "headlength": 5, "headaxislength": 4.2}
+    look = {"color": ARROW, "edgecolor": ARROW_EDGE, "linewidth": 0.5, "zorder": 3.5}
+    axes.quiver(*places, *moves, **to_scale, **head, **look).set_gid("layer-guide")
+    axes.plot([], [], color=ARROW, marker=r"$\rightarrow$", markersize=11, linestyle="none", label="guide")
     horizon = policies[0].info.get("settings", {}).get("horizon")
     ahead = f"{horizon} steps" if horizon else "some steps"
     over = ", mean over seeds" if len(policies) > 1 else ""
-    return (
-        f" Arrows: where the guide heads for from {len(states)} recorded states, each in the pose and at the velocity "
-        f"of its trajectory, {ahead} ahead and to scale{over}."
-    )
+    return f" Arrows: where the guide heads for from {len(states)} recorded states, {ahead} ahead, to scale{over}."
 
 
 def _draw_walls(axes: Any, layout: MazeLayout) -> None:
@@ -259,64 +205,40 @@ def _draw_data(axes: Any, dataset: Dataset) -> None:
     axes.plot([], [], "o", color="black", markeredgecolor=GRAY, markersize=4, label="data")
 
 
+def _paths(one: Series) -> list[tuple[np.ndarray, bool]]:
+    """The x, y of evaluated episodes that kept them, and whether each succeeded."""
+    found = []
+    for episode in one.episodes():
+        try:
+            path = np.asarray(episode.path, float)
+        except (TypeError, ValueError):
+            continue
+        if path.ndim == 2 and path.shape[1] == 2 and len(path) > 1 and np.isfinite(path).all():
+            found.append((path, bool(episode.success)))
+    return found
+
+
 def _draw_trajectories(axes: Any, one: Series) -> tuple[int, int]:
     """Draw some evaluated episodes; return how many, and how many of them succeeded."""
     from matplotlib.patheffects import Normal, Stroke
 
-    kept = [episode for episode in one.episodes() if _path(episode) is not None]
-    kept = [kept[i] for i in np.linspace(0, len(kept) - 1, min(NUM_TRAJECTORIES, len(kept))).astype(int)]
-    labeled: set[bool] = set()
-    for number, episode in enumerate(kept):
-        path = _path(episode)
-        assert path is not None
-        success = bool(episode.success)
-        look = (
-            {"color": "white", "linewidth": 1.1, "path_effects": [Stroke(linewidth=2.4, foreground="black"), Normal()]}
-            if success
-            else {
-                "color": "#ff9f80",
-                "linewidth": 0.9,
-                "path_effects": [Stroke(linewidth=1.9, foreground="#7a1f00"), Normal()],
-            }
-        )
-        label = None if success in labeled else ("reached the goal" if success else "did not reach it")
-        labeled.add(success)
-        (line,) = axes.plot(path[:, 0], path[:, 1], zorder=3, label=label, **look)
-        line.set_gid(f"layer-trajectories-{number}")
-    return len(kept), sum(bool(episode.success) for episode in kept)
-
-
-def _path(episode: EpisodeRecord) -> np.ndarray | None:
-    """The x, y of an evaluated episode; None where it was not kept."""
-    try:
-        path = np.asarray(episode.path, float)
-    except (TypeError, ValueError):
-        return None
-    return path if path.ndim == 2 and path.shape[1] == 2 and len(path) > 1 and np.isfinite(path).all() else None
+    paths = _paths(one)
+    paths = [paths[i] for i in np.linspace(0, len(paths) - 1, min(NUM_TRAJECTORIES, len(paths))).astype(int)]
+    labels = {True: "reached the goal", False: "did not reach it"}
+    for number, (path, success) in enumerate(paths):
+        color, edge, width = ("white", "black", 1.1) if success else ("#ff9f80", "#7a1f00", 0.9)
+        outline = [Stroke(linewidth=width + 1.2, foreground=edge), Normal()]
+        label = labels.pop(success, None)
+        look = {"color": color, "linewidth": width, "path_effects": outline, "zorder": 3, "label": label}
+        axes.plot(path[:, 0], path[:, 1], **look)[0].set_gid(f"layer-trajectories-{number}")
+    return len(paths), sum(success for _, success in paths)
 
 
 def draw_places(axes: Any, layout: MazeLayout, size: float = 1.0) -> None:
     """Mark start and goal, ``size`` times as large as in a landscape."""
     from matplotlib.patches import Circle
 
-    axes.plot(
-        *layout.start,
-        "o",
-        color="white",
-        markeredgecolor="black",
-        markersize=8 * size,
-        zorder=4,
-        label="start",
-        linestyle="none",
-    )
-    axes.plot(
-        *layout.goal,
-        "*",
-        color="#ffcc0d",
-        markeredgecolor="black",
-        markersize=13 * size,
-        zorder=4,
-        label="goal",
-        linestyle="none",
-    )
+    look = {"markeredgecolor": "black", "zorder": 4, "linestyle": "none"}
+    axes.plot(*layout.start, "o", color="white", markersize=8 * size, label="start", **look)
+    axes.plot(*layout.goal, "*", color="#ffcc0d", markersize=13 * size, label="goal", **look)
     axes.add_patch(Circle(layout.goal, layout.goal_radius, fill=False, edgecolor="black", linewidth=0.9, zorder=4))

@@ -1,4 +1,4 @@
-"""Finite decision processes, their exact values, and the random ones of the paper's toy example.
+"""Finite decision processes: their exact values, random ones (paper, section 4.3), and their trajectories.
 
 Every array may carry leading axes: ``rewards`` of shape (batch, states, actions) is a batch of processes,
 and all of ``vem.theory`` works on the last axes only.
@@ -7,7 +7,8 @@ and all of ``vem.theory`` works on the last axes only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ from vem.errors import SettingsError
 from vem.losses import asymmetry
 
 Array = NDArray[np.float64]
-Transitions = Callable[[np.random.Generator, int, int, int], Array]
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,6 @@ class MDP:
         return MDP(self.rewards[index], self.transitions[index], self.discount)
 
 
-def deterministic_transitions(rng: np.random.Generator, num_mdps: int, num_states: int, num_actions: int) -> Array:
-    """Every (s,a) leads to one state, drawn uniformly."""
-    return np.eye(num_states)[rng.integers(num_states, size=(num_mdps, num_states, num_actions))]
-
-
-def stochastic_transitions(rng: np.random.Generator, num_mdps: int, num_states: int, num_actions: int) -> Array:
-    """Every P(·|s,a) is drawn uniformly from the simplex."""
-    return rng.dirichlet(np.ones(num_states), size=(num_mdps, num_states, num_actions))
-
-
 def random_mdps(
     rng: np.random.Generator,
     num_mdps: int,
@@ -73,35 +63,31 @@ def random_mdps(
     num_states: int = 5,
     num_actions: int = 3,
     discount: float = 0.9,
-    transitions: Transitions = deterministic_transitions,
+    stochastic: bool = False,
 ) -> MDP:
-    """Draw a batch of processes with rewards from U(0,1); the defaults are the paper's toy example."""
-    for name, count in (("MDPs", num_mdps), ("states", num_states), ("actions", num_actions)):
-        if count < 1:
-            raise SettingsError(f"the number of {name} is {count}; it must be at least 1")
-    rewards = rng.uniform(size=(num_mdps, num_states, num_actions))
-    return MDP(rewards, transitions(rng, num_mdps, num_states, num_actions), discount)
+    """Draw a batch of processes with rewards from U(0,1); the defaults are the paper's toy example (4.3).
 
-
-def disturb(mdp: MDP, standard_error: Array | float, rng: np.random.Generator) -> MDP:
-    """Return the process whose one-step targets r + γPV carry Gaussian noise of the given standard error.
-
-    An operator on the result is a noisy operator. The noise is drawn once and stays, as the errors of a
-    dataset do, so the noisy operator keeps its contraction rate and has a fixed point.
+    Every (s,a) leads to one state, drawn uniformly, or with ``stochastic`` to all of them, with
+    probabilities drawn uniformly from the simplex.
     """
-    return replace(mdp, rewards=mdp.rewards + standard_error * rng.standard_normal(mdp.rewards.shape))
+    shape = (num_mdps, num_states, num_actions)
+    rewards = rng.uniform(size=shape)
+    if stochastic:
+        return MDP(rewards, rng.dirichlet(np.ones(num_states), size=shape), discount)
+    return MDP(rewards, np.eye(num_states)[rng.integers(num_states, size=shape)], discount)
 
 
 def softmax_policy(action_values: Array, temperature: float = 1.0, *, num_removed: int = 0) -> Array:
     """softmax(Q/temperature) over all actions but the first ``num_removed``, which get probability 0."""
-    if not temperature > 0:
-        raise SettingsError(f"the behavior temperature is {temperature}; it must be above 0")
-    if not 0 <= num_removed < action_values.shape[-1]:
-        raise SettingsError(f"cannot remove {num_removed} of {action_values.shape[-1]} actions: one must remain")
     exponents = (action_values - action_values.max(-1, keepdims=True)) / temperature
     exponents[..., :num_removed] = -np.inf
     weights = np.exp(exponents - exponents.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True)
+
+
+def action_values(values: Array, mdp: MDP) -> Array:
+    """Q(s,a) = r(s,a) + γ·Σ_s′ P(s′|s,a)·V(s′)."""
+    return mdp.rewards + mdp.discount * np.einsum("...sat,...t->...sa", mdp.transitions, values)
 
 
 def policy_values(mdp: MDP, policy: Array) -> Array:
@@ -124,7 +110,7 @@ def optimal_values(mdp: MDP, behavior: Array | None = None) -> Array:
 
 
 def expectile_values(mdp: MDP, behavior: Array, expectile: float) -> Array:
-    """V*_τ, the fixed point of the expectile operators, by policy iteration.
+    """V*_τ, the fixed point of the expectile operators (eq. 2 and 3), by policy iteration.
 
     An expectile is the mean under weights τ above it and 1−τ below it, so V*_τ is the value of the policy
     that reweights μ in this way: the best of all such policies for τ ≥ ½, the worst for τ ≤ ½.
@@ -147,6 +133,47 @@ def _policy_iteration(mdp: MDP, improve: Callable[[Array], Array], policy: Array
         values = improved
 
 
-def action_values(values: Array, mdp: MDP) -> Array:
-    """Q(s,a) = r(s,a) + γ·Σ_s′ P(s′|s,a)·V(s′)."""
-    return mdp.rewards + mdp.discount * np.einsum("...sat,...t->...sa", mdp.transitions, values)
+class Trajectories(NamedTuple):
+    """Equally long rollouts: ``states`` of shape (…, steps + 1) and ``rewards`` of shape (…, steps)."""
+
+    states: NDArray[np.integer]
+    rewards: Array
+
+
+def rollouts(
+    mdp: MDP, behavior: Array, starts: NDArray[np.integer], num_steps: int, rng: np.random.Generator
+) -> Trajectories:
+    """One rollout of the behavior in a single (unbatched) process from each of ``starts``."""
+    joint = (behavior[..., None] * mdp.transitions).reshape(mdp.num_states, -1)
+    cumulative = joint.cumsum(-1) / joint.sum(-1, keepdims=True)
+    states = np.empty((*starts.shape, num_steps + 1), dtype=np.intp)
+    rewards = np.empty((*starts.shape, num_steps))
+    states[..., 0] = starts
+    for t in range(num_steps):
+        here = states[..., t]
+        outcome = (cumulative[here] <= rng.uniform(size=starts.shape)[..., None]).sum(-1)
+        action, states[..., t + 1] = np.divmod(outcome, mdp.num_states)
+        rewards[..., t] = mdp.rewards[here, action]
+    return Trajectories(states, rewards)
+
+
+def enumerate_rollouts(mdp: MDP, behavior: Array, num_steps: int) -> tuple[Trajectories, Array]:
+    """Every action sequence from every state of a deterministic process, and its probability under μ.
+
+    Arrays have shape (…, states, actionsⁿ, ·) and the probabilities (…, states, actionsⁿ).
+    """
+    if ((mdp.transitions > 0) & (mdp.transitions < 1)).any():
+        raise SettingsError("trajectories can be enumerated in deterministic processes only")
+    successors = mdp.transitions.argmax(-1)
+    sequences = np.indices((mdp.num_actions,) * num_steps).reshape(num_steps, -1)
+    shape = (*mdp.rewards.shape[:-1], sequences.shape[1])
+    batch = np.indices((*shape[:-2], 1, 1))[: len(shape) - 2]
+    here = np.broadcast_to(np.arange(mdp.num_states)[:, None], shape)
+    states, rewards, probabilities = [here], [], np.ones(shape)
+    for action in sequences:
+        row = (*batch, here, action)
+        rewards.append(mdp.rewards[row])
+        probabilities = probabilities * behavior[row]
+        here = successors[row]
+        states.append(here)
+    return Trajectories(np.stack(states, -1), np.stack(rewards, -1)), probabilities

@@ -1,11 +1,12 @@
-"""The operators of the paper's sections 3.1 and 4, as functions of (values, mdp, behavior, …).
+"""The paper's operators as functions of (values, mdp, behavior, …), and what section 4.3 measures on them.
 
-``functools.partial`` over the named arguments turns each into the ``values → values`` map that
-``vem.theory.operators`` takes.
+``functools.partial`` over the named arguments turns each into a map from values to values of shape
+(…, states), which the measurements at the end take.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,47 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vem.errors import DivergenceError, SettingsError
-from vem.losses import expectile_step
-from vem.theory.mdp import MDP, Array, action_values, disturb
+from vem.losses import effective_expectile, expectile_step
+from vem.theory.mdp import MDP, Array, Trajectories, action_values
 
-# Expectiles and quantiles of finite distributions, exactly.
+Operator = Callable[[Array], Array]
 
-
-def check_level(level: float) -> None:
-    """Raise unless the expectile or quantile level lies strictly between 0 and 1."""
-    if not 0 < level < 1:
-        raise SettingsError(f"the expectile is {level}; it must lie strictly between 0 and 1")
-
-
-def expectile_of(outcomes: Array, probabilities: Array, level: float) -> Array:
-    """argmin_v E[τ·[Y−v]₊² + (1−τ)·[Y−v]₋²] over the last axis, without iteration.
-
-    Once it is known which outcomes lie below v, the minimizer is a weighted mean, with weight 1−τ below and
-    τ above. Sorting leaves one candidate for each number of outcomes below. The right one is the largest of
-    them for τ ≥ ½ and the smallest for τ ≤ ½, since any other split takes weight from the wrong side.
-    """
-    check_level(level)
-    order = np.argsort(outcomes, axis=-1)
-    mass = np.take_along_axis(np.broadcast_to(probabilities, outcomes.shape), order, -1)
-    moment = mass * np.take_along_axis(outcomes, order, -1)
-    total_mass, total_moment = mass.sum(-1, keepdims=True), moment.sum(-1, keepdims=True)
-    # Column k has the k+1 smallest outcomes below v; the last one is the plain mean, as is "none below".
-    mass_below, moment_below = mass.cumsum(-1), moment.cumsum(-1)
-    candidates = (level * total_moment + (1 - 2 * level) * moment_below) / (
-        level * total_mass + (1 - 2 * level) * mass_below
-    )
-    return candidates.max(-1) if level >= 0.5 else candidates.min(-1)
-
-
-def quantile_of(outcomes: Array, probabilities: Array, level: float) -> Array:
-    """Return the smallest y with P(Y ≤ y) ≥ τ over the last axis: a minimizer of the quantile loss."""
-    check_level(level)
-    order = np.argsort(outcomes, axis=-1)
-    mass = np.take_along_axis(np.broadcast_to(probabilities, outcomes.shape), order, -1).cumsum(-1)
-    # A hair of slack, so that 0.2 + 0.5 reaches 0.7.
-    reached = mass >= level * mass[..., -1:] - 1e-12
-    first = reached.argmax(-1)[..., None]
-    return np.take_along_axis(np.take_along_axis(outcomes, order, -1), first, -1)[..., 0]
+# Section 3.1: between the Bellman expectation operator and the Bellman optimality operator.
 
 
 def evaluation(values: Array, mdp: MDP, behavior: Array) -> Array:
@@ -67,38 +33,34 @@ def optimality(values: Array, mdp: MDP) -> Array:
     return action_values(values, mdp).max(-1)
 
 
-def optimistic(values: Array, mdp: MDP, behavior: Array) -> Array:
-    """(T₊V)(s) = V(s) + E_{a∼μ}[δ]₊ (paper, proof of lemma 1)."""
-    errors = action_values(values, mdp) - values[..., None]
-    return values + (behavior * np.maximum(errors, 0)).sum(-1)
+def exact_expectile(values: Array, mdp: MDP, behavior: Array, expectile: float) -> Array:
+    """argmin_v E_{a∼μ}[τ[δ]₊² + (1−τ)[δ]₋²] (eq. 2), solved exactly; a γ-contraction for every τ."""
+    return expectile_of(action_values(values, mdp), behavior, expectile)
 
 
-def pessimistic(values: Array, mdp: MDP, behavior: Array) -> Array:
-    """(T₋V)(s) = V(s) + E_{a∼μ}[δ]₋ (paper, proof of lemma 1)."""
-    errors = action_values(values, mdp) - values[..., None]
-    return values + (behavior * np.minimum(errors, 0)).sum(-1)
+def expectile_of(outcomes: Array, probabilities: Array, level: float) -> Array:
+    """argmin_v E[τ·[Y−v]₊² + (1−τ)·[Y−v]₋²] over the last axis, without iteration.
+
+    Once it is known which outcomes lie below v, the minimizer is a weighted mean, with weight 1−τ below and
+    τ above. Sorting leaves one candidate for each number of outcomes below. The right one is the largest of
+    them for τ ≥ ½ and the smallest for τ ≤ ½, since any other split takes weight from the wrong side.
+    """
+    _check_level(level)
+    order = np.argsort(outcomes, axis=-1)
+    mass = np.take_along_axis(np.broadcast_to(probabilities, outcomes.shape), order, -1)
+    moment = mass * np.take_along_axis(outcomes, order, -1)
+    total_mass, total_moment = mass.sum(-1, keepdims=True), moment.sum(-1, keepdims=True)
+    # Column k has the k+1 smallest outcomes below v; the last one is the plain mean, as is "none below".
+    mass_below, moment_below = mass.cumsum(-1), moment.cumsum(-1)
+    candidates = (level * total_moment + (1 - 2 * level) * moment_below) / (
+        level * total_mass + (1 - 2 * level) * mass_below
+    )
+    return candidates.max(-1) if level >= 0.5 else candidates.min(-1)
 
 
-def largest_step_size(expectile: float) -> float:
-    """1/(2·max{τ,1−τ}): the largest α for which no sample overshoots its target (paper, section 4.1)."""
-    check_level(expectile)
-    return 1 / (2 * max(expectile, 1 - expectile))
-
-
-def check_step_size(expectile: float, step_size: float) -> None:
-    """Raise unless 0 < α ≤ 1/(2·max{τ,1−τ})."""
-    limit = largest_step_size(expectile)
-    if not 0 < step_size <= limit * (1 + 1e-12):
-        raise SettingsError(
-            f"the step size is {step_size}; at expectile {expectile} it must be above 0 and at most "
-            f"1/(2·max(τ, 1−τ)) = {limit:.6g}, or an update overshoots its own target"
-        )
-
-
-def contraction_bound(expectile: float, discount: float, step_size: float | None = None) -> float:
-    """γ_τ = 1 − 2α(1−γ)·min{τ,1−τ} (lemma 1); α is the largest permitted one unless given."""
-    step_size = largest_step_size(expectile) if step_size is None else step_size
-    return 1 - 2 * step_size * (1 - discount) * min(expectile, 1 - expectile)
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise SettingsError(f"the expectile is {level}; it must lie strictly between 0 and 1")
 
 
 def gradient_expectile(
@@ -110,13 +72,8 @@ def gradient_expectile(
     return values + (behavior * expectile_step(errors, expectile, step_size)).sum(-1)
 
 
-def exact_expectile(values: Array, mdp: MDP, behavior: Array, expectile: float) -> Array:
-    """argmin_v E_{a∼μ}[τ[δ]₊² + (1−τ)[δ]₋²] (eq. 2), solved exactly; a γ-contraction for every τ."""
-    return expectile_of(action_values(values, mdp), behavior, expectile)
-
-
 def outcome_expectile(values: Array, mdp: MDP, behavior: Array, expectile: float) -> Array:
-    """argmin_v of the same loss over a∼μ *and* s′∼P, which the loss of eq. 4 estimates.
+    """argmin_v of the loss of eq. 2 over a∼μ *and* s′∼P, which the loss of eq. 4 estimates.
 
     It equals ``exact_expectile`` in deterministic processes only: elsewhere it takes a lucky transition for
     a good action.
@@ -127,58 +84,109 @@ def outcome_expectile(values: Array, mdp: MDP, behavior: Array, expectile: float
     return expectile_of(targets, probabilities.reshape(*probabilities.shape[:-2], -1), expectile)
 
 
-def exact_quantile(values: Array, mdp: MDP, behavior: Array, quantile: float) -> Array:
-    """Return the τ-quantile of r + γV(s′) under a∼μ, which VEM(abs) estimates; a γ-contraction."""
-    return quantile_of(action_values(values, mdp), behavior, quantile)
+# Section 3.2: backups along trajectories. From a one-step target y_t they take the best over n of
+# G_1(t) = y_t, G_n(t) = r_t + γ·G_{n−1}(t+1). The theory's y_t is the expectile-stepped value of s_t itself;
+# the authors' program uses r_t + γV(s_{t+1}), for which the best is eq. 5 with plain values.
 
 
-def n_step(values: Array, mdp: MDP, behavior: Array, num_steps: int) -> Array:
-    """((T^μ)ⁿ V)(s)."""
-    for _ in range(num_steps):
-        values = evaluation(values, mdp, behavior)
-    return values
+def plan(targets: Array, rewards: Array, discount: float, max_steps: int) -> Array:
+    """max_{n′≤n} G_n′(t) for n = 1 … n_max along a new first axis; n never exceeds the steps left."""
+    best = np.empty((max_steps, *targets.shape))
+    best[0] = rollout = targets
+    for n in range(1, max_steps):
+        rollout = discount * rollout[..., 1:]
+        reach = rollout.shape[-1]
+        rollout += rewards[..., :reach]
+        np.maximum(best[n - 1, ..., :reach], rollout, out=best[n, ..., :reach])
+        best[n, ..., reach:] = best[n - 1, ..., reach:]
+    return best
+
+
+def values_at(values: Array, states: NDArray[np.integer]) -> Array:
+    """V(s) for every recorded state; leading axes of ``values`` are matched with those of ``states``."""
+    rows = states.reshape(*values.shape[:-1], -1)
+    return np.take_along_axis(values, rows, -1).reshape(states.shape)
+
+
+def bootstrapped_targets(values: Array, trajectories: Trajectories, discount: float) -> Array:
+    """r_t + γV(s_{t+1}) for every row: where the authors' plan starts."""
+    return trajectories.rewards + discount * values_at(values, trajectories.states[..., 1:])
+
+
+def stepped_targets(values: Array, trajectories: Trajectories, discount: float, expectile: float) -> Array:
+    """V̂(s_t) = V(s_t) + 2α(τ[δ_t]₊ + (1−τ)[δ_t]₋) for every row (eq. 4): where the theory's plan starts."""
+    here = values_at(values, trajectories.states[..., :-1])
+    errors = bootstrapped_targets(values, trajectories, discount) - here
+    return here + expectile_step(errors, expectile, largest_step_size(expectile))
+
+
+def sampled_vem(
+    values: Array, trajectories: Trajectories, probabilities: Array, discount: float, expectile: float, max_steps: int
+) -> Array:
+    """Apply the theory's T_vem on trajectories: expectile step, plan, then the mean over the rollouts from s.
+
+    Trajectories have shape (…, states, rollouts, ·), as ``enumerate_rollouts`` returns them. The maximum is
+    taken along each trajectory, so this is at least T_vem, which takes it over expectations.
+    """
+    targets = stepped_targets(values, trajectories, discount, expectile)
+    best = plan(targets, trajectories.rewards, discount, max_steps)[-1, ..., 0]
+    return (probabilities * best).sum(-1) / probabilities.sum(-1)
+
+
+def sampled_authors(
+    values: Array, trajectories: Trajectories, probabilities: Array, discount: float, expectile: float, max_steps: int
+) -> Array:
+    """Apply the backup of the authors' program: plan with plain values, then regress on the planned returns.
+
+    Its loss squares the weights, so the regression estimates ``effective_expectile(τ)`` of the returns.
+    """
+    targets = bootstrapped_targets(values, trajectories, discount)
+    best = plan(targets, trajectories.rewards, discount, max_steps)[-1, ..., 0]
+    return expectile_of(best, probabilities, effective_expectile(expectile))
+
+
+# Section 4.1: the contraction of T_τ.
+
+# T₊V = V + E[δ]₊ and T₋V = V + E[δ]₋ (eq. 8), of which T_τ is a mix.
+optimistic = functools.partial(gradient_expectile, expectile=1.0, step_size=0.5)
+pessimistic = functools.partial(gradient_expectile, expectile=0.0, step_size=0.5)
+
+
+def largest_step_size(expectile: float) -> float:
+    """1/(2·max{τ,1−τ}): the largest α for which no sample overshoots its target."""
+    _check_level(expectile)
+    return 1 / (2 * max(expectile, 1 - expectile))
+
+
+def contraction_bound(expectile: float, discount: float, step_size: float | None = None) -> float:
+    """γ_τ = 1 − 2α(1−γ)·min{τ,1−τ} (lemma 1); α is the largest permitted one unless given."""
+    step_size = largest_step_size(expectile) if step_size is None else step_size
+    return 1 - 2 * step_size * (1 - discount) * min(expectile, 1 - expectile)
+
+
+# Section 4.2: the memory operator.
 
 
 def rollout_values(
-    values: Array,
-    mdp: MDP,
-    behavior: Array,
-    expectile: float,
-    max_steps: int,
-    step_size: float | None = None,
+    values: Array, mdp: MDP, behavior: Array, expectile: float, max_steps: int, step_size: float | None = None
 ) -> Array:
     """(T^μ)ⁿ⁻¹ T_τ V for n = 1 … n_max, stacked along a new first axis."""
     if max_steps < 1:
         raise SettingsError(f"the largest number of rollout steps is {max_steps}; it must be at least 1")
-    rollouts = [gradient_expectile(values, mdp, behavior, expectile, step_size)]
+    unrolled = [gradient_expectile(values, mdp, behavior, expectile, step_size)]
     for _ in range(max_steps - 1):
-        rollouts.append(evaluation(rollouts[-1], mdp, behavior))
-    return np.stack(rollouts)
+        unrolled.append(evaluation(unrolled[-1], mdp, behavior))
+    return np.stack(unrolled)
 
 
 def vem(
-    values: Array,
-    mdp: MDP,
-    behavior: Array,
-    expectile: float,
-    max_steps: int,
-    step_size: float | None = None,
+    values: Array, mdp: MDP, behavior: Array, expectile: float, max_steps: int, step_size: float | None = None
 ) -> Array:
-    """(T_vem V)(s) = max_{1≤n≤n_max} (T^μ)ⁿ⁻¹ T_τ V(s); n = 1 is the expectile step itself (section 4.2)."""
+    """(T_vem V)(s) = max_{1≤n≤n_max} (T^μ)ⁿ⁻¹ T_τ V(s) (eq. 9); n = 1 is the expectile step itself."""
     return rollout_values(values, mdp, behavior, expectile, max_steps, step_size).max(0)
 
 
-def noisy(
-    operator: Callable[[Array, MDP], Array], mdp: MDP, standard_error: Array | float, rng: np.random.Generator
-) -> Callable[[Array], Array]:
-    """V ↦ operator(V, mdp) with fresh Gaussian noise on every one-step target at every application."""
-    return lambda values: operator(values, disturb(mdp, standard_error, rng))
-
-
-# Measurements that take any operator, given as a map from values to values of shape (…, states).
-
-
-Operator = Callable[[Array], Array]
+# Section 4.3: fixed points, contraction rates and the deviation of an update, for any operator.
 
 
 class FixedPoint(NamedTuple):
@@ -235,17 +243,12 @@ def random_pairs(rng: np.random.Generator, num_pairs: int, shape: tuple[int, ...
 
 
 def contraction_rate(operator: Operator, first: Array, second: Array) -> Array:
-    """Supremum over the given pairs of ‖TV − TV′‖_∞/‖V − V′‖_∞ (section 4.3)."""
+    """Supremum over the given pairs of ‖TV − TV′‖_∞/‖V − V′‖_∞."""
     return (distance(operator(first), operator(second)) / distance(first, second)).max(0)
 
 
-def rate_toward(operator: Operator, start: Array, limit: Array) -> Array:
-    """‖TV − V*‖_∞/‖V − V*‖_∞ of one application from ``start``: what the toy figure plots, with V = 0."""
-    return distance(operator(start), limit) / distance(start, limit)
-
-
 def update_deviation(targets: Array, states: NDArray[np.integer], exact: Array) -> float:
-    """E[‖T̂V − TV‖₂²]^½ (section 4.3's variance), where T̂V(s) is the target of one recorded row in state s.
+    """E[‖T̂V − TV‖₂²]^½, the paper's "variance", where T̂V(s) is the target of one recorded row in state s.
 
     ``targets`` and ``states`` are flat; ``exact`` is TV.
     """

@@ -18,10 +18,11 @@ from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Split
 
-from vem.algorithms.base import Algorithm, Memory, Metrics, Rows, Stage, State, draw_batch
+from vem.algorithms.base import Algorithm, Memory, Metrics, Rows, Stage, State
 from vem.errors import DivergenceError
 from vem.training.machine import AXIS, Layout, core_clock, lay_out, once_options, over_trials, update_options
 from vem.training.request import Trial
+from vem.training.rows import draw_batch
 
 LONGEST_CHUNK = 200
 """Updates between two reports at most."""

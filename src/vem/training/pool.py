@@ -22,11 +22,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vem.algorithms.base import Algorithm, Rows, Spec, Stage, Units, put_rows, spec_of
+from vem.algorithms.base import Algorithm, Rows, Spec, Stage, spec_of
 from vem.data.dataset import Dataset, RowBlock, Stretch, cut_stretches, pack
 from vem.errors import SettingsError
 from vem.training.loop import LONGEST_CHUNK
 from vem.training.machine import fits
+from vem.training.rows import Units, put_rows
 
 # Which rows a pool holds at a time, and when each part of it is replaced: a function of the steps done.
 

@@ -225,7 +225,7 @@ class EvaluationSummary(TypedDict):
 
 
 class EstimateSummary(TypedDict):
-    """The newest estimate of a run's policies, as estimate.json holds it (``vem.estimation.result``)."""
+    """The newest estimate of a run's policies, as estimate.json holds it (``vem.estimation.estimate``)."""
 
     version: int
     data: str

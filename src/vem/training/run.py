@@ -19,10 +19,7 @@ from vem.algorithms.base import (
     Algorithm,
     Rows,
     check_actions,
-    find_units,
     import_installed_methods,
-    put_rows,
-    rows_shape,
     spec_of,
     sweepable,
 )
@@ -32,8 +29,9 @@ from vem.data.shards import resident
 from vem.errors import DataError, RunError, SettingsError, Stopped
 from vem.policy import Policy, load_policy, make_policy
 from vem.policy.kinds import find_problem
+from vem.policy.support import measure_support
 from vem.storage import flatten, read_tensors, unflatten, write_tensors
-from vem.training.diagnostics import find_warnings, measure_support, row_weights
+from vem.training.diagnostics import find_warnings, row_weights
 from vem.training.files import RunFiles
 from vem.training.loop import LONGEST_CHUNK, Progress, Snapshot, compile_ahead, start, train
 from vem.training.machine import check_memory, lay_out, prepare_devices, refusing_to_run_out
@@ -41,6 +39,7 @@ from vem.training.pool import Pool, choose_pool_rows
 from vem.training.progress import headline, progress_display, stop_requests
 from vem.training.records import DataFacts, MetricLine, metric_columns, package_versions
 from vem.training.request import ROW_RULES, Request, check_steps, repeated
+from vem.training.rows import find_units, put_rows, rows_shape
 from vem.training.stages import Plan, has_schedule, make_plan
 
 # The states of a run on disk: the newest few, complete or absent.

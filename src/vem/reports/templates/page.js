@@ -1,30 +1,11 @@
-
 "use strict";
 for (const article of document.querySelectorAll("article")) {
   const all = (selector) => Array.from(article.querySelectorAll(selector));
-
-  for (const box of all("[data-series]")) {
-    box.addEventListener("change", () => {
-      for (const part of all(`svg [id*="--series-${box.dataset.series}-"]`)) {
-        part.classList.toggle("off", !box.checked);
-      }
-    });
-  }
-
-  for (const box of all("[data-layer]")) {
-    box.addEventListener("change", () => {
-      for (const part of all(`svg [id*="--layer-${box.dataset.layer}"]`)) {
-        part.classList.toggle("off", !box.checked);
-      }
-    });
-  }
-
-  for (const select of all("[data-filter]")) {
-    const figures = () => Array.from(document.getElementById(select.dataset.filter).querySelectorAll("figure"));
-    select.addEventListener("change", () => {
-      for (const figure of figures()) figure.hidden = select.value !== "" && figure.dataset.figure !== select.value;
-    });
-  }
+  const hides = (box, selector) => box.addEventListener("change", () => {
+    for (const part of all(selector)) part.classList.toggle("off", !box.checked);
+  });
+  for (const box of all("[data-series]")) hides(box, `svg [id*="--series-${box.dataset.series}-"]`);
+  for (const box of all("[data-layer]")) hides(box, `svg [id*="--layer-${box.dataset.layer}"]`);
 
   for (const slider of all("[data-slider]")) {
     const section = document.getElementById(slider.dataset.slider);
@@ -43,4 +24,10 @@ for (const article of document.querySelectorAll("article")) {
     update();
   }
 }
+const unfold = () => {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (target && target.tagName === "DETAILS") target.open = true;
+};
+addEventListener("hashchange", unfold);
+unfold();
 document.documentElement.dataset.ready = "yes";
