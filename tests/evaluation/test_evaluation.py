@@ -408,7 +408,7 @@ def test_the_environment_is_the_datas_own_or_the_given_one():
     assert hopper[0] == "vem/Hopper-v0"
     assert hopper[2] is not None
     assert hopper[2].source == "D4RL"
-    assert find_environment({**DATA, "name": "hopper-medium-v2"}) == hopper
+    assert find_environment({**DATA, "task": "hopper-medium"}) == hopper
     assert find_environment(DATA, "hopper-medium") == hopper
     assert find_environment(DATA, "Pendulum-v1") == ("Pendulum-v1", "Pendulum-v1", None)
     with pytest.raises(SimulatorError, match=r"logs names no environment; say which task it is \(--task NAME\)"):
