@@ -34,7 +34,9 @@ def collect(directories: Iterable[Path], out: Path = RECORDS) -> list[Path]:
         for run in runs_below(directory):
             record = make_record(run)
             if record is None:
-                print(f"{run.directory}: left out; it is not evaluated at its end in its own environment, or is a sweep")
+                print(
+                    f"{run.directory}: left out; it is not evaluated at its end in its own environment, or is a sweep"
+                )
                 continue
             path = out / f"{record['dataset']}-{column_of(record)}.json"
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -132,12 +132,12 @@ def resolve_task(
     """
     named = find_task(name)
     if task is not None:
-        given = _any_task(task)
+        given = task_named(task)
         if given is None:
             raise SettingsError(f"task={task!r} is unknown; {_suggestion(task)}")
         _require_fit(f"task={task!r}", given, sizes)
         return Resolved(given, "given", environment or given.environment)
-    if environment is not None and (given := _any_task(environment)) is not None:
+    if environment is not None and (given := task_named(environment)) is not None:
         _require_fit(f"environment={environment!r}", given, sizes)
         return Resolved(_dataset_of(given, named), "given", given.environment)
     if environment is not None or source.startswith("minari:"):
@@ -147,7 +147,7 @@ def resolve_task(
     other = None
     for key in (*_DATASET_ATTRIBUTES, *_ENVIRONMENT_ATTRIBUTES):
         value = (metadata or {}).get(key)
-        found = _any_task(value) if isinstance(value, str) else None
+        found = task_named(value) if isinstance(value, str) else None
         if found is None:
             other = value if key == "environment" and isinstance(value, str) and value else other
         elif problem := _misfit(found, sizes):
@@ -174,14 +174,14 @@ class HasTask(Protocol):
 
 def task_of(facts: HasTask) -> Task | None:
     """Return the task that was resolved for a dataset."""
-    return _any_task(facts.task or "")
+    return task_named(facts.task or "")
 
 
 _DATASET_ATTRIBUTES = ("dataset", "dataset_name", "dataset_id", "name")
 _ENVIRONMENT_ATTRIBUTES = ("environment", "env", "env_name", "env_id")
 
 
-def _any_task(text: str) -> Task | None:
+def task_named(text: str) -> Task | None:
     """The task of a dataset's name, of an environment's name (``door``, ``antmaze-medium-v0``) or of a Gymnasium id."""
     family = re.sub(r"-v[0-2]$", "", text.strip().lower().replace("_", "-"))
     return find_task(text) or ENVIRONMENT_TASKS.get(family) or task_of_environment(text)

@@ -51,7 +51,7 @@ def read_folder(tmp_path, first, second):
         ),
         ({"t": pa.array(COLUMNS["t"], pa.time32("s"))}, {}, "'t' .* begins anew every day"),
         ({"x": [1_700_000_000 + row for row in range(12)]}, {}, "'x' .* float32 cannot tell"),
-        ({"x": [1.0, "off"] * 6}, {}, "'x' holds 'off' at row 1 "),
+        ({"x": [1.0, "off"] * 6}, {}, "'x' holds 'off' .* at row 1 "),
         ({"x": np.zeros((12, 2))}, {}, r"'x' has shape \(12, 2\)"),
         ({"x": [0.0] * 11}, {}, "'x' has 11 rows"),
         ({"reward": ["1_0", "true", *["1"] * 10]}, {}, "'reward' holds '1_0' at row 0 "),

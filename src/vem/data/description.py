@@ -249,7 +249,7 @@ def describe(dataset: Dataset) -> Description:
 
 def _remarks(dataset: Dataset, lengths: np.ndarray, same_transitions: int, same_episodes: int) -> Iterator[str]:
     single = float(np.mean(lengths == 1))
-    if dataset.num_episodes > 1 and single > 0.2 and dataset.info.rules.get("split") == "terminals":
+    if 0.2 < single < 1 and dataset.info.rules.get("split") == "terminals":
         yield (
             f"{single:.0%} of the episodes have one step, because terminals come in runs (as in AntMaze, "
             "where the ant stays at the goal); split='first-success' (--split first-success) cuts each "

@@ -19,7 +19,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "truncated": ("truncated", "truncation", "timeout", "timeouts", "is_truncated"),
     "episode": (
         *("episode", "episode_id", "episode_index", "ep", "trajectory", "trajectory_id", "traj_id", "rollout"),
-        *("session", "session_id", "trajectory", "trajectory_id", "run_id", "batch_id", "day", "date"),
+        *("session", "session_id", "run_id", "batch_id", "day", "date"),
     ),
     "time": (
         *("time", "timestamp", "datetime", "date_time", "ts", "t", "step", "timestep", "time_step", "step_index"),

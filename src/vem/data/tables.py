@@ -465,16 +465,13 @@ def _problem(name: str, values: Iterable[Any]) -> str | None:
     for row, value in enumerate(values):
         if is_missing(value):
             continue
-        shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:60] + "…"
+        shown = f"column '{name}' holds {repr(value)[:60]} ({type(value).__name__}) at row {row}"
         try:
             kind = kind_of(pa.array([value]).type)
         except Exception:
-            return (
-                f"column '{name}' holds {shown} ({type(value).__name__}) at row {row}, which is no number, text or "
-                "time that a table can hold; convert it."
-            )
-        if usual is not None and kind != usual:
-            return f"column '{name}' holds {shown} at row {row} among values of kind {usual}; write all in one way."
+            return f"{shown}, which is no number, text or time that a table can hold; convert it."
+        if usual not in (None, kind):
+            return f"{shown} among values of kind {usual}; write all in one way."
         usual = kind
     return None
 
@@ -776,19 +773,16 @@ def _require_one_kind(table: Table, mapping: TableMap) -> None:
         rule = mapping.rule(name)
         if rule.kind in ("categorical", "discrete") or rule.labels or role == "episode":
             continue  # any value is a label
-        kinds: dict[str, tuple[str, str]] = {}
+        kinds: dict[str, str] = {}
         for part in table.parts:
-            kind = kind_of(part.types[name])
-            if kind != "empty":
-                zone = getattr(part.types[name], "tz", None) and " with a time zone"
-                kinds.setdefault(f"{KIND_NAMES[kind]}{zone or ''}", (kind, part.name))
+            zone = " with a time zone" if getattr(part.types[name], "tz", None) else ""
+            if (kind := kind_of(part.types[name])) != "empty":
+                kinds.setdefault(KIND_NAMES[kind] + zone, part.name)
         if len(kinds) > 1:
-            (first, (_, here)), (second, (_, there)) = list(kinds.items())[:2]
-            choice = {"observation": "categorical", "action": "discrete"}.get(role)
-            hint = f', or say kind = "{choice}" if they are labels' if choice else ""
+            (first, here), (second, there) = list(kinds.items())[:2]
             raise DataError(
                 f"column '{name}', mapped as {role}, holds {first} in {here} and {second} in {there}; write all files "
-                f"in one way{hint}."
+                'in one way, or, if they are labels, say kind = "categorical" or "discrete".'
             )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from vem.data.minari import stored_metadata
 from vem.errors import SimulatorError
 from vem.evaluation.rollout import Environment
-from vem.tasks import find_task, task_of, task_of_environment
+from vem.tasks import find_task, task_named, task_of_environment
 
 if TYPE_CHECKING:
     import gymnasium
@@ -203,7 +203,7 @@ def find_environment(data: DataInfo, environment: str | None = None) -> tuple[En
     name = environment or named_environment(data.environment)
     if name is None and data.source.startswith("minari:"):
         return _minari_environment(data)
-    task = task_of(data) if name is None else find_task(name) or task_of_environment(name)
+    task = task_named(str(data.get("task") or "") if name is None else name)
     if task is not None:
         name = task.environment
     if name is None:
