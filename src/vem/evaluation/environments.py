@@ -203,7 +203,7 @@ def find_environment(data: DataInfo, environment: str | None = None) -> tuple[En
     name = environment or named_environment(data.environment)
     if name is None and data.source.startswith("minari:"):
         return _minari_environment(data)
-    task = task_named(str(data.get("task") or "") if name is None else name)
+    task = task_named((data.task or "") if name is None else name)
     if task is not None:
         name = task.environment
     if name is None:
