@@ -18,7 +18,6 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 SOURCES = Path(__file__).resolve().parents[1] / "src" / "vem"
 TRACER = """
@@ -77,7 +76,7 @@ def places_to_change() -> dict[str, list[str]]:
     return {what: sorted(p for p, text in texts.items() if re.search(name, text)) for what, name in PLACES.items()}
 
 
-def trace_training() -> dict[str, Any]:
+def trace_training() -> dict[str, list[str]]:
     """The modules and functions that a training of an HDF5 file imports and runs."""
     import h5py
     import numpy as np
@@ -94,11 +93,8 @@ def trace_training() -> dict[str, Any]:
         program = TRACER.replace("DATA", repr(str(data))).replace("OUT", repr(str(Path(folder) / "run")))
         result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     found = json.loads(result.stdout.splitlines()[-1])
-    return {
-        "imported": len(found["imported"]),
-        "run": len({module for module, _ in found["functions"]}),
-        "functions": len(found["functions"]),
-    }
+    run = sorted({module for module, _ in found["functions"]})
+    return {"imported": found["imported"], "run": run, "functions": [".".join(name) for name in found["functions"]]}
 
 
 def main() -> None:
@@ -121,9 +117,8 @@ def main() -> None:
     print(f"complexity   {complexity['functions']} functions, mean {mean:.2f}, largest {largest:.0f}")
     for what, files in places.items():
         print(f"to add {what}: {len(files)} ({', '.join(files)})")
-    print(
-        f"vem train FILE.hdf5 imports {trace['imported']} modules, runs {trace['run']}, {trace['functions']} functions"
-    )
+    imported, run, functions = (len(trace[name]) for name in ("imported", "run", "functions"))
+    print(f"vem train FILE.hdf5 imports {imported} modules, runs {run}, {functions} functions")
 
 
 if __name__ == "__main__":

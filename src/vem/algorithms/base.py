@@ -458,24 +458,6 @@ def method_of(config: Configuration) -> str:
 # ---- Presets: named settings of a method, by task ----
 
 
-_FAMILIES = {
-    "vem/AntMaze": "antmaze",
-    "vem/PointMaze": "antmaze",
-    "vem/Adroit": "adroit",
-    "vem/HalfCheetah": "mujoco",
-    "vem/Hopper": "mujoco",
-    "vem/Walker2d": "mujoco",
-}
-"""Start of an environment's id → its family. The built-in mazes go with AntMaze: sparse goals."""
-
-
-def task_family(task: Task | None) -> str | None:
-    """The family whose settings apply to a task; none for a task that is not known."""
-    if task is None:
-        return None
-    return next((name for start, name in _FAMILIES.items() if task.environment.startswith(start)), None)
-
-
 def split_label(label: str) -> tuple[str, str | None]:
     """The method that a cell's label names, and the preset that it names too: ``vem-paper`` is VEM's preset paper.
 
@@ -508,7 +490,7 @@ def find_preset(algorithm: str, name: str, task: Task | None = None) -> Preset:
     if name not in method.presets:
         raise SettingsError(f"{algorithm} has no preset {name!r}; choose from {', '.join(method.presets)}")
     preset = method.presets[name]
-    settings = preset.settings | preset.families.get(task_family(task) or "", {})
+    settings = preset.settings | ({} if task is None else preset.families.get(task.family, {}))
     if task is not None and preset.by_task is not None:
         settings |= preset.by_task(task)
     return preset._replace(settings={**settings, **method.overrides})
