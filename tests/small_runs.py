@@ -108,3 +108,8 @@ def quick_compilation(directory: Path) -> Iterator[None]:
         for name, value in before.items():
             jax.config.update(name, value)
         compilation_cache.reset_cache()
+
+
+def share_programs(run, other):
+    """Let ``run`` train by the compiled programs of ``other``, a run of the same request."""
+    run._plan = other.plan._replace(request=run.config)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from small_runs import NUM_STEPS, OWN_METHODS, bits, make_run, tiny_dataset
+from small_runs import NUM_STEPS, OWN_METHODS, bits, make_run, share_programs, tiny_dataset
 from vem.algorithms import bcq
 from vem.algorithms.base import METHODS
 from vem.data.actions import ACTION_KINDS, action_kind
@@ -113,13 +113,13 @@ def test_saves_loads_and_resumes(action_trial, tmp_path):
     assert np.array_equal(policy.act(OBSERVATIONS, 3), loaded.act(OBSERVATIONS, 3))
     assert loaded.action_columns == run.dataset.info.action_columns
     stopped = make_run(action_trial.name, tmp_path / "run", run.dataset)
-    stopped.algorithm = run.algorithm
+    share_programs(stopped, run)
     for number, progress in enumerate(stopped.progress()):
         if number == 1:
             stopped.checkpoint(progress)
             break
     resumed = Run.open(tmp_path / "run", run.dataset).begin()
-    resumed.algorithm = run.algorithm
+    share_programs(resumed, run)
     for ours, theirs in zip(resumed.train().policies, run.policies, strict=True):
         assert all(np.array_equal(ours.tensors[name], theirs.tensors[name]) for name in theirs.tensors)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from small_runs import NUM_STEPS, OWN_METHODS, bits, make_run, shape_of, tiny_dataset
+from small_runs import NUM_STEPS, OWN_METHODS, bits, make_run, shape_of, share_programs, tiny_dataset
 from vem.algorithms import bcq
 from vem.algorithms.base import METHODS, sweepable
 from vem.networks import apply_network, apply_networks, policy_mean
@@ -89,7 +89,7 @@ def test_stop_and_resume_equals_never_stopping(trial, tmp_path):
     for stop_after in (1, len(trial.chunks) - 2):
         directory = tmp_path / f"stopped{stop_after}"
         stopped = make_run(trial.name, directory)
-        stopped.algorithm = trial.run.algorithm
+        share_programs(stopped, trial.run)
         for number, progress in enumerate(stopped.progress()):
             if number == stop_after:
                 stopped.checkpoint(progress)
@@ -97,7 +97,7 @@ def test_stop_and_resume_equals_never_stopping(trial, tmp_path):
         resumed = Run.open(directory, tiny_dataset()).begin()
         assert not resumed.is_finished
         if stop_after > 1:
-            resumed.algorithm = trial.run.algorithm
+            share_programs(resumed, trial.run)
         resumed.train()
         for ours, theirs in zip(resumed.policies, trial.run.policies, strict=True):
             assert ours.tensors.keys() == theirs.tensors.keys()
@@ -148,8 +148,7 @@ def jax_action(kind, parameters, inputs):
 
 
 def test_numpy_acts_as_the_networks_do(trial):
-    trial = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), trial.state)
-    parameters = trial.run.algorithm.export(trial)
+    parameters = trial.run.algorithm.export(jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), trial.state))
     inputs = trial.run.rows.observe(jnp.asarray(OBSERVATIONS))
     expected = 2 * jax_action(trial.run.algorithm.policy_kind, parameters, inputs)
     np.testing.assert_allclose(trial.run.policy.act(OBSERVATIONS), expected, atol=1e-5)

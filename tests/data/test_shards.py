@@ -189,7 +189,7 @@ def test_a_missing_or_truncated_file_is_one_clear_error(folder, capsys):
     with pytest.raises(DataError, match=r"absent.shards: does not exist"):
         load(folder.parent / "absent.shards")
     assert main(["data", "verify", str(folder / "rewards.bin")]) == 1
-    assert "rewards.bin: is a file; shards are a folder" in capsys.readouterr().err
+    assert "rewards.bin is no folder of shards" in capsys.readouterr().err
 
 
 def test_a_damaged_index_is_one_clear_error(folder):

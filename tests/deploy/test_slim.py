@@ -65,8 +65,8 @@ def test_acting_imports_none_of_the_heavy_packages(files):
         ("vem.report", "train"),
         ("from vem import VEM", "train"),
         ("vem.export('policy.safetensors')", "onnx"),
-        ("vem.training.callbacks.TensorBoard()", "tensorboard"),
-        ("vem.training.callbacks.WandB()", "wandb"),
+        ("vem.callbacks.TensorBoard()", "tensorboard"),
+        ("vem.callbacks.WandB()", "wandb"),
         ("import vem.envs; vem.envs.make('hopper-medium')", "envs"),
     ],
 )

@@ -187,7 +187,7 @@ def test_what_the_commands_refuse(files, capsys, tmp_path):
         "does not exist": ["select", str(tmp_path / "absent")],
         "--hold-out is 2.0": ["train", str(files / "walks.npz"), "--hold-out", "2"],
         "keeps its settings": ["train", "--resume", run, "--hold-out", "0.3"],
-        "is for a DATASET": ["train", "--hold-out", "0.2"],
+        "leave out --hold-out, or give a dataset": ["train", "--hold-out", "0.2"],
     }
     for text, arguments in cases.items():
         assert main(arguments) == 1, arguments

@@ -13,7 +13,7 @@ from vem.reports.report import write_report
 
 from .conftest import write_episodes, write_run
 
-GUIDED = {"policy": "guided", "horizon": 5, "value_hidden": [8], "guide_hidden": [8]}
+GUIDED = {"policy": "guided", "horizon": 5, "value_hidden": [8]}
 LAYOUT = maze_layout("antmaze-umaze")
 CENTERS = np.array([LAYOUT.center(cell) for cell in LAYOUT.free_cells])
 

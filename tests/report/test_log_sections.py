@@ -82,7 +82,7 @@ def test_what_the_checks_say(tmp_path):
     ]
     assert section.summary == "1 warning, 1 passed, 1 could not be told"
     (tmp_path / "run" / "warnings.json").unlink()
-    section = checks_section(list_series([record]))
+    section = checks_section(list_series([read_run(tmp_path / "run")]))
     assert section.lead == "Nothing was checked when bc ended."
     assert section.tables == []
 

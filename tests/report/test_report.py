@@ -156,7 +156,7 @@ def test_damaged_lines_are_counted_and_left_out(vem_run):
 def test_changed_data_is_not_used(vem_run, tmp_path):
     other = write_maze_data(tmp_path / "antmaze-umaze.hdf5", seed=1)
     facts = json.loads((vem_run / "config.json").read_text())
-    facts["config"]["dataset"] = str(other)
+    facts["config"]["data"] = str(other)
     (vem_run / "config.json").write_text(json.dumps(facts))
     run = read_run(vem_run)
     assert run.dataset is None
@@ -165,7 +165,7 @@ def test_changed_data_is_not_used(vem_run, tmp_path):
 
 def test_data_that_is_gone_or_was_arrays_is_said(vem_run):
     facts = json.loads((vem_run / "config.json").read_text())
-    facts["config"]["dataset"] = str(vem_run / "gone.hdf5")
+    facts["config"]["data"] = str(vem_run / "gone.hdf5")
     (vem_run / "config.json").write_text(json.dumps(facts))
     run = read_run(vem_run)
     assert run.dataset is None

@@ -269,7 +269,7 @@ def test_lines_of_episodes_with_wrong_types_are_left_out(run):
 
 VALUE = {"value": 1.0, "interval": [0.5, 1.5], "problem": None, "effective_sample": 3.0}
 POLICY = {
-    **dict.fromkeys(("value", "difference", "bold", "importance", "doubly_robust"), VALUE),
+    **dict.fromkeys(("value", "difference", "plain", "importance", "doubly_robust"), VALUE),
     **{"fitted": 1.0, "anchored": 1.0, "refits": [1.0], "supported": 0.5, "verdict": "better", "reason": "text"},
 }
 GROUP = {
@@ -277,7 +277,7 @@ GROUP = {
     **{"verdict": "better", "reason": "better than the log"},
 }
 ESTIMATE = {
-    **{"version": 2, "data": "tiny", "data_sha256": "0", "trajectories": "held out", "hold_out": 0.2, "seconds": 1.0},
+    **{"version": 3, "data": "tiny", "data_sha256": "0", "trajectories": "held out", "hold_out": 0.2, "seconds": 1.0},
     **{"num_trajectories": 9, "num_fitted": 3, "discount": 0.9, "horizon": 10, "log": VALUE, "warnings": []},
     **{"policies": {"seed0": POLICY}, "groups": [GROUP]},
 }

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-from vem.data.minari import stored_metadata
 from vem.errors import SimulatorError
 from vem.evaluation.rollout import Environment
 from vem.tasks import find_task, task_named, task_of_environment
@@ -229,6 +228,8 @@ def _minari_environment(data: DataInfo) -> tuple[Environment, str, References | 
     low, high = metadata.get("ref_min_score"), metadata.get("ref_max_score")
     references = None if low is None or high is None else References(low, high, f"Minari {dataset_id}")
     try:
+        from vem.data.minari import stored_metadata
+
         stored = stored_metadata(dataset_id)
     except (ImportError, FileNotFoundError):
         # The id alone still makes the environment, though without the dataset's arguments.
