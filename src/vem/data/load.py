@@ -18,7 +18,6 @@ from vem.data.arrays import Prepared, located, prepare
 from vem.data.dataset import Dataset, RowBlock, whole_episodes
 from vem.data.files import open_hdf5, read_hdf5, read_npz, require_file, user_path
 from vem.data.shards import SUFFIX, Report, open_shards, read_index, write_shards
-from vem.data.tables import ENTRIES, from_table, is_table, table_files
 from vem.errors import DataError, DataWarning, SettingsError
 from vem.tasks import find_task
 
@@ -41,6 +40,8 @@ def load(source: str | Path, data_dir: str | Path | None = None, **rules: Any) -
     if path.suffix == SUFFIX:
         return open_shards(path, **rules)
     if _is_table(path):
+        from vem.data.tables import from_table
+
         return from_table(path, **rules)
     _refuse_table_rules(text, rules)
     if text.startswith("minari:"):
@@ -66,6 +67,10 @@ def find_file(source: str, data_dir: str | Path | None = None) -> Path | None:
 
 
 def _is_table(path: Path) -> bool:
+    if path.suffix.lower() in READERS:
+        return False
+    from vem.data.tables import is_table, table_files
+
     # A directory that happens to have a benchmark's name, such as a run's, is not meant.
     is_named = path.name in BUILT_IN or find_task(path.name) is not None
     return is_table(path) or (not is_named and path.is_dir() and bool(table_files(path)))
@@ -77,6 +82,10 @@ def _is_path(path: Path) -> bool:
 
 
 def _refuse_table_rules(source: str, rules: dict[str, Any]) -> None:
+    if not rules:
+        return
+    from vem.data.tables import ENTRIES
+
     entries = [name for name in ("mapping", *ENTRIES) if rules.get(name) is not None]
     if entries:
         raise SettingsError(f"{entries[0]} is for tables (Parquet, Arrow, CSV), and {source} is none; leave it out.")
