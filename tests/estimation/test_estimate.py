@@ -120,6 +120,8 @@ def test_nothing_held_out_is_said(tmp_path):
     assert found.trajectories == "all"
     assert found.num_trajectories == found.num_fitted == 30
     assert any("flatters" in text for text in found.warnings)
+    assert found.verdict == found.policies["seed0"].verdict == "cannot tell"
+    assert "training saw these trajectories" in found.groups[0].reason
 
 
 def test_a_policy_alone_needs_data_and_knows_what_was_held_out(tmp_path):

@@ -61,6 +61,12 @@ KINDS: dict[Kind, str] = {
     "other": "trajectories of other data",
 }
 
+UNJUDGED: dict[str, Any] = {
+    "verdict": "cannot tell",
+    "reason": "cannot tell: training saw these trajectories, which flatters; train with --hold-out 0.2",
+}
+"""The verdict on a policy by the trajectories of its own training."""
+
 
 class Value(NamedTuple):
     """An estimate of E[Σ_{t<H} γᵗ·r_t], or why there is none."""
@@ -352,7 +358,13 @@ def estimate_policies(
             found[name] = valuation.value(policy)
     returns = valued_on.start_returns
     mean, count = float(returns.mean()), len(returns)
-    groups = same_settings({name: swept.get(name, {}) for name in found})
+    groups = [
+        _group(settings, trials, [found[trial] for trial in trials], count)
+        for settings, trials in same_settings({name: swept.get(name, {}) for name in found})
+    ]
+    if on.kind == "all":
+        found = {name: dataclasses.replace(one, **UNJUDGED) for name, one in found.items()}
+        groups = [dataclasses.replace(group, **UNJUDGED) for group in groups]
     return Estimate(
         data=dataset.info.name,
         data_sha256=dataset.fingerprint(),
@@ -364,9 +376,7 @@ def estimate_policies(
         horizon=horizon,
         log=Value(mean, _around(mean, _error_of_mean(returns), count - 1)),
         policies=found,
-        groups=tuple(
-            _group(settings, trials, [found[trial] for trial in trials], count) for settings, trials in groups
-        ),
+        groups=tuple(groups),
         warnings=tuple(_warnings(on.kind, count)),
         seconds=round(time.monotonic() - started, 2),
     )
