@@ -118,12 +118,11 @@ def test_a_home_that_no_user_has_is_one_line(capsys):
 
 @pytest.mark.parametrize("delay", [0.2, 0.4, 0.7, 1.0])
 def test_ctrl_c_while_modules_are_imported_is_one_line(data, tmp_path, delay):
-    begin = "import sys, vem.__main__; print('begun', flush=True); sys.exit(vem.__main__.main())"
+    # Where the tests run in the background Ctrl-C is ignored, which processes inherit.
+    begin = "import signal, sys, vem.__main__; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    begin += "; print('begun', flush=True); sys.exit(vem.__main__.main())"
     command = [sys.executable, "-c", begin, "train", data, "--out", tmp_path / "run", *SMALL, "--steps", "100000000"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    # Where the tests run in the background, Ctrl-C is ignored, and processes inherit that.
-    heeding = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(list(map(str, command)), **pipes, preexec_fn=heeding) as process:
+    with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         time.sleep(delay)
         process.send_signal(signal.SIGINT)
