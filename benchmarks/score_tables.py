@@ -19,7 +19,7 @@ LONGER_METHODS = ("vem", "bc", "awr", "bail", "iql", "td3bc")
 
 
 def readme_table(records: Sequence[Record]) -> str:
-    """VEM, the best other method that was measured, IQL and cloning with their steps, beside the paper's VEM."""
+    """VEM, the highest score of another method, IQL and cloning with their steps, beside the paper's VEM."""
     by_place = {(r["dataset"], column_of(r)): r for r in records}
     rows = []
     for dataset in unique(r["dataset"] for r in records if column_of(r) == "vem"):
@@ -27,7 +27,7 @@ def readme_table(records: Sequence[Record]) -> str:
         best = [f"{column_of(r)} {_score_over_steps(r)}" for r in sorted(others, key=lambda r: -score_of(r).mean)]
         vem, iql, bc = (_score_over_steps(by_place.get((dataset, method))) for method in ("vem", "iql", "bc"))
         rows.append([dataset, vem, *(best or [""])[:1], iql, bc, _published(dataset)])
-    return table(["dataset", "VEM", "best other method", "IQL", "cloning (BC)", "VEM in the paper"], rows)
+    return table(["dataset", "VEM", "highest other score", "IQL", "cloning (BC)", "VEM in the paper"], rows)
 
 
 def _is_other(column: str) -> bool:

@@ -96,7 +96,7 @@ def test_tables_by_hand(tables):
         record("own", "vem", 1.0, None),
     ]
     assert tables.readme_table(records).splitlines() == [
-        "| dataset | VEM | best other method | IQL | cloning (BC) | VEM in the paper |",
+        "| dataset | VEM | highest other score | IQL | cloning (BC) | VEM in the paper |",
         "| --- | ---: | --- | ---: | ---: | ---: |",
         "| door-human | 12.0 ± 1.0<br>1,000 | bc 11.0 ± 1.0<br>500 |  | 11.0 ± 1.0<br>500 | 11.2 ± 4.2 |",
         "| own | 1.0 ± 1.0<br>1,000 |  |  |  |  |",
